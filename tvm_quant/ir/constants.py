@@ -1,0 +1,18 @@
+"""Reading constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax
+from tvm.ir.expr import GenericConst
+from tvm.runtime import Tensor
+
+
+def constant_value(expr: relax.Expr) -> npt.NDArray[Any] | None:
+    """The array of a constant tensor, or None if `expr` is not one."""
+    if not isinstance(expr, GenericConst) or not isinstance(expr.value, Tensor):
+        return None
+    return np.asarray(expr.value.numpy())

@@ -1,0 +1,25 @@
+"""Names as the user knows them.
+
+Relax allows only identifier characters in variable names, so a front end records the original name
+of each variable (ONNX node, FX node, TFLite tensor) in a function attribute, which passes carry along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm import relax
+
+NODE_NAMES = "tvm_quant.node_names"
+
+
+def node_name(func: relax.Function, var: relax.Var | str) -> str:
+    """The user's name of the node that computes `var`, or the variable's own name."""
+    own = var if isinstance(var, str) else str(var.name_hint)
+    names = func.attrs.get(NODE_NAMES) if func.attrs else None
+    return str(names[own]) if names and own in names else own
+
+
+def with_node_names(func: relax.Function, names: Mapping[str, str]) -> relax.Function:
+    """`func` with the user's names of its variables, {variable name: node name}."""
+    return func.with_attr(NODE_NAMES, dict(names))

@@ -1,0 +1,221 @@
+"""`tvm_quant.requantize`: from an accumulator to the codes of the next tensor.
+
+    float        q = clamp(round(float32(acc) * multiplier) + zero_point, qmin, qmax)
+    fixed_point  q = clamp(high_mul(acc << left, multiplier) >> right + zero_point, qmin, qmax)
+                 with a Q31 multiplier and TFLite's two roundings
+    shift        q = clamp((acc + 2**(shift - 1) >> shift) + zero_point, qmin, qmax)
+
+The order of `float` is fixed (multiply, round, add), so that no fused multiply-add can change a bit.
+Rounding of `float` is to nearest, ties to even; of `fixed_point`, ties away from zero; of `shift`,
+ties up.
+
+Source: Jacob et al., CVPR 2018, arXiv:1712.05877, section 2.2; for `fixed_point` the description of
+SaturatingRoundingDoublingHighMul and RoundingDivideByPOT in gemmlowp's documentation.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax, te, tirx
+from tvm.relax.transform.legalize_ops.common import register_legalize
+
+from tvm_quant.op.register import dict_attrs, register_op
+from tvm_quant.op.simulated_quantize import load_broadcast
+
+Array = npt.NDArray[Any]
+
+
+class RequantizeMode(str, Enum):
+    """How an accumulator is scaled to the next tensor's grid."""
+
+    FLOAT = "float"  # float32 multiplier: exact on every backend, fastest on CPUs
+    FIXED_POINT = "fixed_point"  # 31-bit multiplier and shift: no float unit needed
+    SHIFT = "shift"  # power of two: VTA
+
+
+def requantize(
+    data: relax.Expr,
+    multiplier: npt.ArrayLike,
+    zero_point: npt.ArrayLike,
+    *,
+    dtype: str,
+    qmin: int,
+    qmax: int,
+    mode: RequantizeMode = RequantizeMode.FLOAT,
+) -> relax.Call:
+    """Scale `data` to another grid.
+
+    Args:
+        data: integers of any width, any shape.
+        multiplier: input scale / output scale as float64; shape () or of data's rank, broadcastable.
+        zero_point: int32 of the output, shape () or broadcastable to data.
+        dtype: of the result.
+        qmin, qmax: bounds of the result; a fused clip narrows them.
+        mode: see `RequantizeMode`; SHIFT wants powers of two.
+
+    Returns:
+        A call of shape of `data` and type `dtype`.
+    """
+    attrs = dict_attrs(mode=mode.value, dtype=dtype, qmin=int(qmin), qmax=int(qmax))
+    scale = np.asarray(multiplier, "float64")
+    mantissa, shift = _ENCODE[mode](scale)
+    zero = np.asarray(zero_point, "int32")
+    operands = [data, relax.const(mantissa), relax.const(shift), relax.const(zero)]
+    return relax.Call(REQUANTIZE, operands, attrs)
+
+
+def requantize_numpy(
+    data: npt.ArrayLike,
+    multiplier: npt.ArrayLike,
+    zero_point: npt.ArrayLike,
+    *,
+    dtype: str,
+    qmin: int,
+    qmax: int,
+    mode: RequantizeMode = RequantizeMode.FLOAT,
+) -> Array:
+    """NumPy reference of `requantize`, with the same arguments.
+
+    >>> requantize_numpy([10, 11], 0.5, 0, dtype="int8", qmin=-128, qmax=127).tolist()
+    [5, 6]
+    """
+    mantissa, shift = _ENCODE[mode](np.asarray(multiplier, "float64"))
+    acc = np.asarray(data)
+    if mode is RequantizeMode.FLOAT:
+        steps = np.round(acc.astype("float32") * mantissa).astype("float64")
+    elif mode is RequantizeMode.FIXED_POINT:
+        steps = _fixed_point_numpy(acc.astype("int64"), mantissa.astype("int64"), shift)
+    else:
+        half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
+        right = np.maximum(shift, 0)
+        steps = ((acc.astype("int64") << np.maximum(-shift, 0)) + half) >> right
+    return np.clip(steps + np.asarray(zero_point), qmin, qmax).astype(dtype)
+
+
+def is_requantize(expr: relax.Expr) -> TypeGuard[relax.Call]:
+    """Whether `expr` is a call of this op."""
+    return isinstance(expr, relax.Call) and expr.op == REQUANTIZE
+
+
+def fixed_point_multiplier(multiplier: npt.ArrayLike) -> tuple[Array, Array]:
+    """Split factors into Q31 mantissas and shifts: `m ~= mantissa * 2**-31 * 2**shift`.
+
+    Args:
+        multiplier: float64, >= 0, any shape.
+
+    Returns:
+        (mantissa, shift): int32 in [2**30, 2**31) (0 for 0) and int32, positive is left.
+
+    >>> [int(part) for part in fixed_point_multiplier(0.75)]
+    [1610612736, 0]
+    """
+    fraction, exponent = np.frexp(np.asarray(multiplier, "float64"))
+    mantissa = np.round(fraction * 2.0**31).astype("int64")
+    carry = mantissa == 1 << 31
+    mantissa = np.where(carry, 1 << 30, mantissa)
+    exponent = np.where(mantissa == 0, 0, exponent + carry)
+    vanishing = exponent < -31
+    mantissa, exponent = np.where(vanishing, 0, mantissa), np.where(vanishing, 0, exponent)
+    return mantissa.astype("int32"), np.minimum(exponent, 30).astype("int32")
+
+
+def _encode_float(scale: Array) -> tuple[Array, Array]:
+    return scale.astype("float32"), np.int32(0)
+
+
+def _encode_shift(scale: Array) -> tuple[Array, Array]:
+    return np.float32(1), np.round(-np.log2(scale)).astype("int32")
+
+
+_ENCODE = {
+    RequantizeMode.FLOAT: _encode_float,
+    RequantizeMode.FIXED_POINT: fixed_point_multiplier,
+    RequantizeMode.SHIFT: _encode_shift,
+}
+
+
+def _fixed_point_numpy(acc: Array, mantissa: Array, shift: Array) -> Array:
+    product = (acc << np.maximum(shift, 0)) * mantissa
+    nudge = np.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    exact = product + nudge
+    high = np.where(exact >= 0, exact >> 31, -((-exact) >> 31))
+    right = np.maximum(-shift, 0)
+    mask = (np.int64(1) << right) - 1
+    remainder = high & mask
+    threshold = (mask >> 1) + (high < 0)
+    return (high >> right) + (remainder > threshold)
+
+
+REQUANTIZE = register_op(
+    "tvm_quant.requantize",
+    "Scale an accumulator to the codes of another grid.",
+    [
+        ("data", "integers, any shape"),
+        ("multiplier", "float32, or int32 in Q31; scalar or broadcastable to data"),
+        ("shift", "int32; scalar or broadcastable to data; positive is left for fixed_point, right for shift"),
+        ("zero_point", "int32; scalar or broadcastable to data"),
+    ],
+    lambda call, _builder: relax.TensorType(call.args[0].ty.shape, str(call.attrs["dtype"])),
+)
+
+
+@register_legalize("tvm_quant.requantize")
+def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    scale = _LOWER[RequantizeMode(str(call.attrs["mode"]))]
+    qmin, qmax = int(call.attrs["qmin"]), int(call.attrs["qmax"])
+    dtype = str(call.attrs["dtype"])
+
+    def compute(data: te.Tensor, mantissa: Any, shift: Any, zero_point: Any) -> te.Tensor:
+        def element(*index: tirx.Var) -> tirx.PrimExpr:
+            operands = (load_broadcast(tensor, index) for tensor in (mantissa, shift))
+            steps = scale(data(*index), *operands)
+            wide = steps.ty.dtype if hasattr(steps, "ty") else steps.dtype
+            code = steps + load_broadcast(zero_point, index).astype(wide)
+            clamped = te.max(te.min(code, te.const(qmax, wide)), te.const(qmin, wide))
+            return clamped.astype(dtype)
+
+        return te.compute(data.shape, element, name="requantize")
+
+    return builder.call_te(compute, *call.args, primfunc_name_hint="requantize")
+
+
+def _lower_float(acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, _shift: tirx.PrimExpr) -> tirx.PrimExpr:
+    return te.round(acc.astype("float32") * mantissa)
+
+
+def _lower_fixed_point(
+    acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, shift: tirx.PrimExpr
+) -> tirx.PrimExpr:
+    def const(value: int) -> tirx.PrimExpr:
+        return te.const(value, "int64")
+
+    shift = shift.astype("int64")
+    product = (acc.astype("int64") << te.max(shift, const(0))) * mantissa.astype("int64")
+    nudge = tirx.Select(product >= 0, const(1 << 30), const(1 - (1 << 30)))
+    exact = product + nudge
+    high = tirx.Select(exact >= 0, exact >> const(31), -((-exact) >> const(31)))
+    right = te.max(-shift, const(0))
+    mask = (const(1) << right) - const(1)
+    threshold = (mask >> const(1)) + (high < 0).astype("int64")
+    return (high >> right) + ((high & mask) > threshold).astype("int64")
+
+
+def _lower_shift(acc: tirx.PrimExpr, _mantissa: tirx.PrimExpr, shift: tirx.PrimExpr) -> tirx.PrimExpr:
+    def const(value: int) -> tirx.PrimExpr:
+        return te.const(value, "int64")
+
+    shift = shift.astype("int64")
+    right, left = te.max(shift, const(0)), te.max(-shift, const(0))
+    half = tirx.Select(right > 0, const(1) << te.max(right - const(1), const(0)), const(0))
+    return ((acc.astype("int64") << left) + half) >> right
+
+
+_LOWER = {
+    RequantizeMode.FLOAT: _lower_float,
+    RequantizeMode.FIXED_POINT: _lower_fixed_point,
+    RequantizeMode.SHIFT: _lower_shift,
+}

@@ -1,0 +1,147 @@
+"""`tvm_quant.simulated_quantize`: rounding to an integer grid, in float.
+
+    simulated_quantize(data)                     -> data, "uncalibrated": the identity
+    simulated_quantize(data, scale, zero_point)  -> scale * (q - zero_point)
+        with q = clamp(round(data / scale) + zero_point, qmin, qmax)
+
+It is the one extension of the IR: every pass before `Realize` places these calls or fills in their
+scales. Rounding is to nearest, ties to even.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax, te, tirx
+from tvm.relax.transform.legalize_ops.common import register_legalize
+
+from tvm_quant.ir import constant_value
+from tvm_quant.op.register import dict_attrs, register_op
+from tvm_quant.op.spec import Kind, QuantSpec
+
+Array = npt.NDArray[Any]
+
+
+def simulated_quantize(
+    data: relax.Expr,
+    scale: npt.ArrayLike | None = None,
+    zero_point: npt.ArrayLike | None = None,
+    *,
+    spec: QuantSpec,
+    kind: Kind,
+) -> relax.Call:
+    """Round `data` to the grid of `spec`.
+
+    Args:
+        data: float32, any shape.
+        scale: float32, > 0, of shape () per tensor; per channel, of data's rank with ones everywhere
+            but at the channel axis. None leaves the call uncalibrated.
+        zero_point: int32, shape of `scale`, in [qmin, qmax]; None is zero.
+        spec: the grid.
+        kind: the role of `data`.
+
+    Returns:
+        A call of the type of `data`.
+    """
+    attrs = dict_attrs(kind=kind.value, **spec.to_attrs())
+    if scale is None:
+        return relax.Call(SIMULATED_QUANTIZE, [data], attrs)
+    scale = np.asarray(scale, "float32")
+    zero_point = np.broadcast_to(np.asarray(0 if zero_point is None else zero_point), scale.shape)
+    operands = [data, relax.const(scale), relax.const(zero_point.astype("int32"))]
+    return relax.Call(SIMULATED_QUANTIZE, operands, attrs)
+
+
+def quantize_numpy(
+    data: npt.ArrayLike, scale: npt.ArrayLike, zero_point: npt.ArrayLike, spec: QuantSpec
+) -> Array:
+    """Codes of `data` on the grid, in the storage dtype of `spec`.
+
+    >>> quantize_numpy([-1.0, 0.26, 9.0], 0.5, 3, QuantSpec(signed=False, symmetric=False)).tolist()
+    [1, 4, 21]
+    """
+    steps = np.round(np.asarray(data, "float32") / np.asarray(scale, "float32"))
+    codes = np.clip(steps + np.asarray(zero_point, "float32"), spec.qmin, spec.qmax)
+    return codes.astype(spec.dtype)
+
+
+def simulated_quantize_numpy(
+    data: npt.ArrayLike, scale: npt.ArrayLike, zero_point: npt.ArrayLike, spec: QuantSpec
+) -> Array:
+    """NumPy reference of a calibrated call: float32, shape of `data`."""
+    codes = quantize_numpy(data, scale, zero_point, spec).astype("float32")
+    return (codes - np.asarray(zero_point, "float32")) * np.asarray(scale, "float32")
+
+
+def is_simulated(expr: relax.Expr) -> TypeGuard[relax.Call]:
+    """Whether `expr` is a call of this op."""
+    return isinstance(expr, relax.Call) and expr.op == SIMULATED_QUANTIZE
+
+
+def is_calibrated(call: relax.Call) -> bool:
+    """Whether a call of this op has its scale and zero point."""
+    return len(call.args) == 3
+
+
+def spec_of(call: relax.Call) -> QuantSpec:
+    """The grid of a call of this op."""
+    return QuantSpec.from_attrs(call.attrs)
+
+
+def kind_of(call: relax.Call) -> Kind:
+    """The role of the operand of a call of this op."""
+    return Kind(str(call.attrs["kind"]))
+
+
+def scale_of(call: relax.Call) -> tuple[Array, Array]:
+    """(scale, zero point) of a calibrated call: float32 and int32 arrays."""
+    scale, zero_point = constant_value(call.args[1]), constant_value(call.args[2])
+    assert scale is not None and zero_point is not None, "simulated_quantize() makes constants"
+    return scale, zero_point
+
+
+SIMULATED_QUANTIZE = register_op(
+    "tvm_quant.simulated_quantize",
+    "Round to an integer grid, in float.",
+    [
+        ("data", "float32, any shape"),
+        ("scale", "float32, broadcastable to data; missing while uncalibrated"),
+        ("zero_point", "int32, shape of scale; missing while uncalibrated"),
+    ],
+    lambda call, _builder: call.args[0].ty,
+    variadic=True,
+)
+
+
+@register_legalize("tvm_quant.simulated_quantize")
+def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    if not is_calibrated(call):
+        return call.args[0]
+    spec = spec_of(call)
+
+    def compute(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor) -> te.Tensor:
+        def element(*index: tirx.Var) -> tirx.PrimExpr:
+            step = load_broadcast(scale, index)
+            zero = load_broadcast(zero_point, index).astype("float32")
+            code = te.round(data(*index) / step) + zero
+            code = te.max(te.min(code, te.const(spec.qmax, "float32")), te.const(spec.qmin, "float32"))
+            return (code - zero) * step
+
+        return te.compute(data.shape, element, name="simulated_quantize")
+
+    return builder.call_te(compute, *call.args, primfunc_name_hint="simulated_quantize")
+
+
+def load_broadcast(tensor: Any, index: tuple[tirx.Var, ...]) -> tirx.PrimExpr:
+    """Element of `tensor` (scalar, or of equal rank with ones) at `index`, by NumPy's broadcasting."""
+    if not isinstance(tensor, te.Tensor):
+        return tensor
+    own = index[len(index) - len(tensor.shape) :]
+    at = (0 if _is_one(dim) else i for i, dim in zip(own, tensor.shape, strict=True))
+    return tensor(*at)
+
+
+def _is_one(dim: tirx.PrimExpr) -> bool:
+    return isinstance(dim, tirx.IntImm) and dim.value == 1
