@@ -1,0 +1,85 @@
+"""Fixtures and markers that every test may use.
+
+shared          path of the models and data that are too big for the repository
+golden          compares a text with a file in golden/, rewritten by `pytest --update-golden`
+@isa("avx2")    skips where the CPU lacks a feature       @cuda    skips where there is no GPU
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite the files in tests/python/golden with what the tests produce now",
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    needed = {feature for mark in item.iter_markers("isa") for feature in mark.args}
+    missing = sorted(needed - cpu_features()) if needed else []
+    if missing:
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    if item.get_closest_marker("cuda") and not cuda_is_present():
+        pytest.skip("no CUDA device")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Folder with models/ and data/: $TVM_QUANT_SHARED, else ../shared beside the repository."""
+    path = Path(os.environ.get("TVM_QUANT_SHARED", REPOSITORY.parent / "shared"))
+    if not (path / "models").is_dir():
+        pytest.skip(f"needs models and data in {path}; set TVM_QUANT_SHARED to their folder")
+    return path
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)` asserts that golden/NAME holds `text`."""
+
+    def check(name: str, text: str) -> None:
+        path = HERE / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.is_file(), f"{path} is missing; run pytest --update-golden"
+        assert text == path.read_text(), f"differs from {path}; if right: pytest --update-golden"
+
+    return check
+
+
+@functools.cache
+def cpu_features() -> frozenset[str]:
+    """What the CPU can do, in the kernel's names; "vnni" stands for either VNNI form."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return frozenset({platform.machine()})
+    lines = (line.partition(":") for line in info.read_text().splitlines())
+    words = {
+        word
+        for key, _, value in lines
+        if key.strip() in ("flags", "Features")
+        for word in value.split()
+    }
+    if words & {"avx512_vnni", "avx_vnni"}:
+        words.add("vnni")
+    return frozenset(words | {platform.machine()})
+
+
+@functools.cache
+def cuda_is_present() -> bool:
+    import tvm
+
+    return bool(tvm.cuda(0).exist)
