@@ -1,21 +1,29 @@
 """The operators that tvm_quant adds to Relax, each with its NumPy reference."""
 
+from tvm_quant.op.contraction import ContractionAxes, contraction_axes
 from tvm_quant.op.requantize import RequantizeMode, is_requantize, requantize, requantize_numpy
 from tvm_quant.op.simulated_quantize import (
     is_calibrated,
     is_simulated,
     kind_of,
     quantize_numpy,
+    scale_of,
     simulated_quantize,
     simulated_quantize_numpy,
     spec_of,
 )
 from tvm_quant.op.spec import Kind, QuantSpec
+from tvm_quant.op.table import OP_SPECS, OpSpec, Role, role_of, spec_for
 
 __all__ = [
+    "OP_SPECS",
+    "ContractionAxes",
     "Kind",
+    "OpSpec",
     "QuantSpec",
     "RequantizeMode",
+    "Role",
+    "contraction_axes",
     "is_calibrated",
     "is_requantize",
     "is_simulated",
@@ -23,7 +31,10 @@ __all__ = [
     "quantize_numpy",
     "requantize",
     "requantize_numpy",
+    "role_of",
+    "scale_of",
     "simulated_quantize",
     "simulated_quantize_numpy",
+    "spec_for",
     "spec_of",
 ]

@@ -32,6 +32,9 @@ class QuantSpec:
         narrow: drop the lowest code of a signed grid (-127..127), so that -q always exists.
         symmetric: the zero point is fixed (0 if signed; 0 as well if unsigned, for data >= 0).
         axis: channel axis with one scale per channel; None is one scale per tensor.
+        groups: blocks along axis 0 whose channels have scales of their own. 1 but for the weights of
+            grouped transposed convolutions, (I, O/groups, ...): there channel g * O/groups + o is the
+            slice [block g, o], and the scale has shape (I, O/groups, 1, ...).
 
     Source: the grid of Jacob et al., CVPR 2018, arXiv:1712.05877, eq. 1; narrow range as in
     Krishnamoorthi, arXiv:1806.08342, section 2.
@@ -45,6 +48,7 @@ class QuantSpec:
     narrow: bool = False
     symmetric: bool = True
     axis: int | None = None
+    groups: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MAX_BITS:
@@ -77,7 +81,7 @@ class QuantSpec:
 
     def per_tensor(self) -> QuantSpec:
         """The same grid with one scale."""
-        return replace(self, axis=None)
+        return replace(self, axis=None, groups=1)
 
     def to_attrs(self) -> dict[str, int]:
         """Plain integers, as stored in the attributes of an IR call."""
@@ -87,6 +91,7 @@ class QuantSpec:
             "narrow": int(self.narrow),
             "symmetric": int(self.symmetric),
             "axis": -1 if self.axis is None else self.axis,
+            "groups": self.groups,
         }
 
     @classmethod
@@ -99,6 +104,7 @@ class QuantSpec:
             narrow=bool(int(attrs["narrow"])),
             symmetric=bool(int(attrs["symmetric"])),
             axis=None if axis < 0 else axis,
+            groups=int(attrs["groups"]),
         )
 
     def __str__(self) -> str:

@@ -1,0 +1,69 @@
+"""`HardwareConfig`: what a target runs on integers, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tvm_quant.errors import ConfigError
+from tvm_quant.op import OP_SPECS, QuantSpec, RequantizeMode, Role
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperandSpecs:
+    """The grids that the operands of an operator may have, best first.
+
+    Attributes:
+        data: grids of the first tensor operand.
+        other: grids of any further tensor operand that is computed at run time.
+        weight: grids of a constant operand.
+    """
+
+    data: tuple[QuantSpec, ...]
+    other: tuple[QuantSpec, ...]
+    weight: tuple[QuantSpec, ...]
+
+    def __post_init__(self) -> None:
+        if not (self.data and self.other and self.weight):
+            raise ConfigError("OperandSpecs: each operand needs at least one grid.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareConfig:
+    """One hardware row.
+
+    Attributes:
+        name: key in `HARDWARE`.
+        source: where the facts come from.
+        roles: operand grids per role of operator.
+        ops: operand grids per operator, before its role's.
+        float_ops: operators that this hardware has no integer form for.
+        unified: operators whose operands must share one grid.
+        accumulator_bits: width of the sums of products.
+        requantize: how accumulators are scaled.
+        power_of_two_scales: whether only powers of two are possible.
+    """
+
+    name: str
+    source: str
+    roles: Mapping[Role, OperandSpecs]
+    ops: Mapping[str, OperandSpecs] = field(default_factory=dict)
+    float_ops: frozenset[str] = frozenset()
+    unified: frozenset[str] = frozenset({"relax.concat"})
+    accumulator_bits: int = 32
+    requantize: RequantizeMode = RequantizeMode.FLOAT
+    power_of_two_scales: bool = False
+
+    def __post_init__(self) -> None:
+        named = {*self.ops, *self.float_ops, *self.unified}
+        unknown = sorted(named - set(OP_SPECS))
+        if unknown:
+            raise ConfigError(f"Hardware row '{self.name}' names unknown operator(s) {unknown}.")
+
+    def operands(self, op: str) -> OperandSpecs | None:
+        """The grids that operator `op` accepts; None if it only runs in float."""
+        if op in self.float_ops:
+            return None
+        if op in self.ops:
+            return self.ops[op]
+        return self.roles.get(OP_SPECS[op].role)

@@ -1,0 +1,43 @@
+"""Targets that multiply signed by signed."""
+
+from __future__ import annotations
+
+from tvm_quant.hardware.config import HardwareConfig, OperandSpecs
+from tvm_quant.op import QuantSpec, RequantizeMode, Role
+
+S8 = QuantSpec(bits=8, signed=True, narrow=True, symmetric=True)
+S8_AFFINE = QuantSpec(bits=8, signed=True, symmetric=False)
+
+_AFFINE = OperandSpecs(data=(S8_AFFINE,), other=(S8_AFFINE,), weight=(S8,))
+_SYMMETRIC = OperandSpecs(data=(S8,), other=(S8,), weight=(S8,))
+
+AFFINE = {role: _AFFINE for role in Role} | {
+    Role.CONTRACTION: OperandSpecs(data=(S8_AFFINE,), other=(S8,), weight=(S8,))
+}
+SYMMETRIC = {role: _SYMMETRIC for role in Role}
+
+GENERIC = HardwareConfig(
+    name="generic",
+    source="ONNX QuantizeLinear with int8: any target that TVM compiles for",
+    roles=SYMMETRIC,
+)
+
+ARM_DOT = HardwareConfig(
+    name="arm_dot",
+    source="Arm Architecture Reference Manual for A-profile, SDOT: s8 x s8 products, four at a time, in s32",
+    roles=AFFINE,
+)
+
+CUDA_DP4A = HardwareConfig(
+    name="cuda_dp4a",
+    source="CUDA C++ Programming Guide, __dp4a: s8 x s8 products, four at a time, in s32",
+    roles=SYMMETRIC,
+)
+
+VTA = HardwareConfig(
+    name="vta",
+    source="VTA hardware: s8 x s8 in s32, results shifted right (Moreau et al., arXiv:1807.04188, section 2)",
+    roles=SYMMETRIC,
+    requantize=RequantizeMode.SHIFT,
+    power_of_two_scales=True,
+)

@@ -1,0 +1,157 @@
+"""`OP_SPECS`: what quantization has to know about each Relax operator, one row an operator.
+
+A new operator is one row. Passes ask the row for its role and never compare operator names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+from tvm import relax
+
+from tvm_quant.ir import op_name
+
+Array = npt.NDArray[Any]
+
+
+class Role(Enum):
+    """How an operator behaves on integers."""
+
+    CONTRACTION = "contraction"  # products summed in an integer accumulator: conv, matmul
+    SUM = "sum"  # a + b or a - b of two tensors
+    PRODUCT = "product"  # a * b of two tensors
+    MEAN = "mean"  # an average: integer sum, scale divided by the count
+    JOIN = "join"  # concat: moves integers if all operands share a grid
+    MOVE = "move"  # moves integers untouched: reshape, max pool, slice, ...
+    CLAMP = "clamp"  # relu, clip: narrows a range
+    POINTWISE = "pointwise"  # any function of one element: a table on 8-bit codes
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpSpec:
+    """One operator.
+
+    Attributes:
+        name: Relax operator.
+        role: see `Role`.
+        function: for elementwise roles, the NumPy function of the tensor operands and the attributes.
+        moves_if: for MOVE, whether a call only moves integers (a nearest resize does, a linear one not).
+    """
+
+    name: str
+    role: Role
+    function: Callable[..., Array] | None = None
+    moves_if: Callable[[relax.Call], bool] = field(default=lambda _call: True)
+
+
+def spec_for(expr: relax.Expr) -> OpSpec | None:
+    """The row of the operator that `expr` calls, or None."""
+    name = op_name(expr)
+    return None if name is None else OP_SPECS.get(name)
+
+
+def role_of(expr: relax.Expr) -> Role | None:
+    """The role of the operator that `expr` calls, or None."""
+    spec = spec_for(expr)
+    return None if spec is None else spec.role
+
+
+def _nearest(call: relax.Call) -> bool:
+    return str(call.attrs.method) == "nearest_neighbor"
+
+
+def _zero_pad(call: relax.Call) -> bool:
+    return str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
+
+
+def _rows(role: Role, **functions: Callable[..., Array] | None) -> list[OpSpec]:
+    return [
+        OpSpec(name="relax." + name.replace("__", "."), role=role, function=function)
+        for name, function in functions.items()
+    ]
+
+
+def _hard_sigmoid(x: Array) -> Array:
+    return np.clip(x / 6 + 0.5, 0, 1)
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+_ALL = [
+    *_rows(
+        Role.CONTRACTION,
+        nn__conv1d=None,
+        nn__conv2d=None,
+        nn__conv3d=None,
+        nn__conv1d_transpose=None,
+        nn__conv2d_transpose=None,
+        matmul=None,
+    ),
+    *_rows(Role.SUM, add=np.add, subtract=np.subtract),
+    *_rows(Role.PRODUCT, multiply=np.multiply),
+    *_rows(Role.MEAN, mean=None, nn__avg_pool1d=None, nn__avg_pool2d=None, nn__avg_pool3d=None),
+    *_rows(Role.MEAN, nn__adaptive_avg_pool2d=None),
+    *_rows(Role.JOIN, concat=None),
+    *_rows(
+        Role.MOVE,
+        reshape=None,
+        permute_dims=None,
+        flatten=None,
+        squeeze=None,
+        expand_dims=None,
+        strided_slice=None,
+        broadcast_to=None,
+        max=None,
+        min=None,
+        flip=None,
+        tile=None,
+        repeat=None,
+        nn__max_pool1d=None,
+        nn__max_pool2d=None,
+        nn__max_pool3d=None,
+        nn__pixel_shuffle=None,
+    ),
+    OpSpec(name="relax.image.resize2d", role=Role.MOVE, moves_if=_nearest),
+    OpSpec(name="relax.nn.pad", role=Role.MOVE, moves_if=_zero_pad),
+    *_rows(
+        Role.CLAMP,
+        nn__relu=lambda x, _attrs: np.maximum(x, 0),
+        nn__relu6=lambda x, _attrs: np.clip(x, 0, 6),
+        clip=lambda x, low, high, _attrs: np.clip(x, low, high),
+    ),
+    *_rows(
+        Role.POINTWISE,
+        abs=lambda x, _attrs: np.abs(x),
+        cos=lambda x, _attrs: np.cos(x),
+        divide=lambda a, b, _attrs: a / b,
+        erf=lambda x, _attrs: special.erf(x),
+        exp=lambda x, _attrs: np.exp(x),
+        maximum=lambda a, b, _attrs: np.maximum(a, b),
+        minimum=lambda a, b, _attrs: np.minimum(a, b),
+        negative=lambda x, _attrs: -x,
+        power=lambda a, b, _attrs: np.power(a, b),
+        rsqrt=lambda x, _attrs: 1 / np.sqrt(x),
+        sigmoid=lambda x, _attrs: special.expit(x),
+        sin=lambda x, _attrs: np.sin(x),
+        sqrt=lambda x, _attrs: np.sqrt(x),
+        square=lambda x, _attrs: np.square(x),
+        tanh=lambda x, _attrs: np.tanh(x),
+        hardsigmoid=lambda x, _attrs: _hard_sigmoid(x),
+        hardswish=lambda x, _attrs: x * _hard_sigmoid(x),
+        nn__gelu=lambda x, _attrs: 0.5 * x * (1 + special.erf(x / np.sqrt(2))),
+        nn__gelu_tanh=lambda x, _attrs: _gelu_tanh(x),
+        nn__leakyrelu=lambda x, attrs: np.where(x > 0, x, x * float(attrs.alpha)),
+        nn__silu=lambda x, _attrs: x * special.expit(x),
+        nn__softplus=lambda x, attrs: np.logaddexp(0, x * float(attrs.beta)) / float(attrs.beta),
+    ),
+]
+
+OP_SPECS: dict[str, OpSpec] = {spec.name: spec for spec in _ALL}
