@@ -1,0 +1,306 @@
+"""What is known of one tensor: histogram, extremes of each sample, moments of each channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_quant.errors import CalibrationError
+from tvm_quant.statistics.histogram import FloatHistogram, HistogramCounter
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelStatistics:
+    """Extremes and moments of each channel.
+
+    Attributes:
+        axis: which axis of the tensor holds the channels.
+        count: values per channel.
+        minimum, maximum: float32, (C,).
+        total, squares: sum of the values and of their squares, float64, (C,).
+    """
+
+    axis: int
+    count: int
+    minimum: Array
+    maximum: Array
+    total: Array
+    squares: Array
+
+    @property
+    def mean(self) -> Array:
+        """float64, (C,)."""
+        return self.total / max(self.count, 1)
+
+    @property
+    def variance(self) -> Array:
+        """Biased (divided by the count), float64, (C,)."""
+        variance: Array = np.maximum(self.squares / max(self.count, 1) - self.mean**2, 0.0)
+        return variance
+
+    def merge(self, later: ChannelStatistics) -> ChannelStatistics:
+        """Statistics of both data sets. Sums are added in this order: fix it for equal bits."""
+        return ChannelStatistics(
+            axis=self.axis,
+            count=self.count + later.count,
+            minimum=np.minimum(self.minimum, later.minimum),
+            maximum=np.maximum(self.maximum, later.maximum),
+            total=self.total + later.total,
+            squares=self.squares + later.squares,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearHistogram:
+    """Counts in bins of equal width. Fractions arise where a bin of the source was split.
+
+    Attributes:
+        edges: float64, (B + 1,), increasing.
+        counts: float64, (B,).
+        zeros: number of exact zeros, which are in no bin: every grid holds them without error.
+    """
+
+    edges: Array
+    counts: Array
+    zeros: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorStatistics:
+    """Statistics of one tensor over any number of samples.
+
+    `merge` is exact and associative but for the channel sums, which are rounded in float64.
+    Memory: a few hundred kB for the histogram, and 8 bytes a sample.
+
+    Attributes:
+        histogram: of all values.
+        sample_min, sample_max: smallest and largest value of each sample, float32, (S,), in order.
+        channels: per channel, where the channel axis is known and of fixed length.
+    """
+
+    histogram: FloatHistogram
+    sample_min: Array
+    sample_max: Array
+    channels: ChannelStatistics | None = None
+
+    @classmethod
+    def of(cls, *batches: Array, samples: int = 1, axis: int | None = None) -> TensorStatistics:
+        """Statistics of arrays of `samples` samples each.
+
+        >>> stats = TensorStatistics.of(np.float32([[0, 1], [-3, 2]]), samples=2)
+        >>> stats.minimum, stats.sample_max.tolist()
+        (-3.0, [1.0, 2.0])
+        """
+        collector = TensorCollector(axis=axis)
+        for batch in batches:
+            collector.add(batch, samples=samples)
+        return collector.statistics()
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return self.histogram.total
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return len(self.sample_min)
+
+    @property
+    def minimum(self) -> float:
+        """Smallest value; 0 without samples."""
+        return float(self.sample_min.min(initial=np.inf)) if self.samples else 0.0
+
+    @property
+    def maximum(self) -> float:
+        """Largest value; 0 without samples."""
+        return float(self.sample_max.max(initial=-np.inf)) if self.samples else 0.0
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether every value is 0."""
+        return self.minimum == self.maximum == 0.0
+
+    def merge(self, later: TensorStatistics) -> TensorStatistics:
+        """Statistics of these samples followed by those of `later`."""
+        return TensorStatistics(
+            histogram=self.histogram.merge(later.histogram),
+            sample_min=np.concatenate([self.sample_min, later.sample_min]),
+            sample_max=np.concatenate([self.sample_max, later.sample_max]),
+            channels=_merge_channels(self.channels, later.channels),
+        )
+
+    def magnitudes(self) -> TensorStatistics:
+        """Statistics of the absolute values; without channels."""
+        low, high = np.abs(self.sample_min), np.abs(self.sample_max)
+        crosses = (self.sample_min < 0) & (self.sample_max > 0)
+        return TensorStatistics(
+            histogram=self.histogram.magnitudes(),
+            sample_min=np.where(crosses, np.float32(0), np.minimum(low, high)),
+            sample_max=np.maximum(low, high),
+        )
+
+    def cumulative(self) -> tuple[Array, Array]:
+        """(edges, cumulative counts) of the nonzero values within [minimum, maximum].
+
+        Returns:
+            edges: float64, (B + 1,), increasing.
+            counts: float64, (B + 1,), from 0. Interpolating between the edges spreads the values of
+                a bin evenly over it.
+        """
+        edges, counts = self.histogram.bins()
+        edges = _strictly_within(edges, self.minimum, self.maximum)
+        return edges, np.concatenate([[0.0], np.cumsum(counts, dtype=np.float64)])
+
+    def dense(
+        self, bins: int, low: float | None = None, high: float | None = None
+    ) -> LinearHistogram:
+        """The nonzero values within [low, high] in bins of equal width.
+
+        Args:
+            bins: how many, >= 1.
+            low, high: default to the extremes of the data.
+        """
+        low = self.minimum if low is None else low
+        high = self.maximum if high is None else high
+        edges = np.linspace(low, high, bins + 1)
+        counts = np.diff(interpolate_counts(*self.cumulative(), edges))
+        return LinearHistogram(edges=edges, counts=counts, zeros=self.histogram.zeros)
+
+
+class TensorCollector:
+    """Gathers `TensorStatistics` batch by batch."""
+
+    def __init__(self, *, axis: int | None = None):
+        self.axis = axis
+        self._counter = HistogramCounter()
+        self._low: list[Array] = []
+        self._high: list[Array] = []
+        self._channels: list[ChannelStatistics | None] = []
+
+    def add(self, data: Array, *, samples: int = 1) -> None:
+        """Add one batch.
+
+        Args:
+            data: float, any shape; its axis 0 counts samples if it is `samples` long, otherwise the
+                extremes of the batch stand for each sample in it.
+
+        Raises:
+            CalibrationError: a value is NaN or infinite.
+        """
+        extremes = BatchExtremes.of(data, samples=samples, axis=self.axis)
+        bad = extremes.non_finite()
+        if bad is not None:
+            raise CalibrationError(f"Sample {bad} of the batch holds NaN or Inf.")
+        self.add_checked(extremes)
+
+    def add_checked(self, extremes: BatchExtremes) -> None:
+        """Add a batch whose extremes are known to be finite."""
+        self._low.append(extremes.low)
+        self._high.append(extremes.high)
+        self._channels.append(extremes.channels())
+        self._counter.add(extremes.data)
+
+    def statistics(self) -> TensorStatistics:
+        """What has been gathered so far."""
+        nothing = np.zeros(0, np.float32)
+        return TensorStatistics(
+            histogram=self._counter.histogram(),
+            sample_min=np.concatenate([nothing, *self._low]),
+            sample_max=np.concatenate([nothing, *self._high]),
+            channels=_fold_channels(self._channels),
+        )
+
+
+class BatchExtremes:
+    """Extremes of a batch by sample and by channel: one reduction serves both.
+
+    Attributes:
+        data: float32, the batch.
+        low, high: extremes of each sample, float32, (S,). NaN and Inf show up here.
+    """
+
+    def __init__(self, data: Array, axis: int | None, low: Array, high: Array, samples: int):
+        self.data, self.axis = data, axis
+        self._low, self._high = low, high  # (N, C), N = samples or 1
+        self.low = np.broadcast_to(low.min(axis=1, initial=np.inf), (samples,))
+        self.high = np.broadcast_to(high.max(axis=1, initial=-np.inf), (samples,))
+
+    @classmethod
+    def of(cls, data: Array, *, samples: int, axis: int | None) -> BatchExtremes:
+        """Reduce a batch of `samples` samples with its channels on `axis`, or on none."""
+        data = np.ascontiguousarray(data, np.float32)
+        rows = samples if data.ndim and data.shape[0] == samples else 1
+        axis = axis if axis is not None and 0 < axis < data.ndim else None
+        view = _as_sample_channel(data, rows, axis)
+        low = view.min(axis=(1, 3), initial=np.inf)
+        high = view.max(axis=(1, 3), initial=-np.inf)
+        return cls(data, axis, low, high, samples)
+
+    def non_finite(self) -> int | None:
+        """Index of the first sample that holds NaN or Inf."""
+        bad = np.flatnonzero(~np.isfinite(self.low) | ~np.isfinite(self.high))
+        return int(bad[0]) if bad.size and self.data.size else None
+
+    def channels(self) -> ChannelStatistics | None:
+        """Statistics of each channel of the batch."""
+        if self.axis is None or not self.data.size:
+            return None
+        view = _as_sample_channel(self.data, self._low.shape[0], self.axis).astype(np.float64)
+        return ChannelStatistics(
+            axis=self.axis,
+            count=self.data.size // self.data.shape[self.axis],
+            minimum=self._low.min(axis=0),
+            maximum=self._high.max(axis=0),
+            total=view.sum(axis=(0, 1, 3)),
+            squares=np.einsum("nbca,nbca->c", view, view),
+        )
+
+
+def interpolate_counts(edges: Array, cumulative: Array, at: Array) -> Array:
+    """Number of values below each of `at`, counting those equal to the last edge."""
+    if not cumulative[-1]:
+        return np.zeros(np.shape(at))
+    below: Array = np.interp(at, edges, cumulative, left=0.0, right=cumulative[-1])
+    return below
+
+
+def _strictly_within(edges: Array, low: float, high: float) -> Array:
+    """Cut the outer bins at the extremes; one that holds a single value keeps a hair of width."""
+    edges = np.clip(edges, low, high)
+    if len(edges) > 1 and edges[-2] >= edges[-1]:
+        edges[-2] = np.nextafter(edges[-1], -np.inf)
+    if len(edges) > 1 and edges[0] >= edges[1]:
+        edges[0] = low
+        edges[1] = np.nextafter(low, np.inf)
+    return edges
+
+
+def _as_sample_channel(data: Array, rows: int, axis: int | None) -> Array:
+    """View as (samples, before, channels, after)."""
+    if axis is None:
+        return data.reshape(rows, 1, 1, data.size // rows)
+    channels = data.shape[axis]
+    after = int(np.prod(data.shape[axis + 1 :], dtype=np.int64))
+    before = data.size // max(rows * channels * after, 1)
+    return data.reshape(rows, before, channels, after)
+
+
+def _merge_channels(
+    first: ChannelStatistics | None, later: ChannelStatistics | None
+) -> ChannelStatistics | None:
+    if first is None or later is None or len(first.minimum) != len(later.minimum):
+        return None
+    return first.merge(later)
+
+
+def _fold_channels(parts: Iterable[ChannelStatistics | None]) -> ChannelStatistics | None:
+    items = list(parts)
+    return reduce(_merge_channels, items[1:], items[0]) if items else None
