@@ -37,15 +37,25 @@ def to_numpy(value: Any) -> Array:
 
 
 def is_tensor(value: Any) -> bool:
-    """True for one tensor, False for a container of tensors (mapping, sequence, batch object)."""
-    if isinstance(value, (str, bytes, Mapping)):
-        return False
+    """True for one tensor, False for a container of tensors (mapping, sequence, batch object).
+
+    >>> is_tensor([[1, 2], [3, 4]]), is_tensor((np.zeros(3), 1))
+    (True, False)
+    """
     if isinstance(value, (list, tuple)):
-        return not any(isinstance(item, (list, tuple, Mapping)) or _has_data(item) for item in value)
+        return not any(_holds_tensor(item) for item in value)
     return isinstance(value, (int, float)) or _has_data(value)
 
 
+def _holds_tensor(item: Any) -> bool:
+    if isinstance(item, (list, tuple)):
+        return any(_holds_tensor(part) for part in item)
+    return isinstance(item, (str, bytes, Mapping)) or _has_data(item)
+
+
 def _has_data(value: Any) -> bool:
+    if isinstance(value, np.generic):
+        return False
     protocols = ("asnumpy", "detach", "numpy", "__array__", "__array_interface__", "__dlpack__")
     return any(hasattr(value, name) for name in protocols)
 

@@ -2,7 +2,7 @@
 
 The steps run in this order, and a step whose field is unset does nothing:
 
-    decode -> resize (or short side) -> centre crop -> colour order -> * scale -> - mean -> / std -> layout
+    resize (or short side) -> centre crop -> colour order -> * scale -> - mean -> / std -> layout
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tvm_quant.dataset.arrays import Array
+from tvm_quant.dataset.fields import member, numbers, size
+from tvm_quant.dataset.image_file import pillow
 from tvm_quant.errors import DatasetError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 
 class Color(str, Enum):
@@ -71,10 +71,10 @@ class Preprocess:
     """Channel order of the result."""
 
     scale: float = 1.0
-    """Factor applied to the values 0..255, before mean and std: 1/255 for networks fed with 0..1."""
+    """Factor on the values 0..255, before mean and std: 1/255 for networks fed with 0..1."""
 
     mean: tuple[float, ...] = (0.0,)
-    """Subtracted per channel after `scale`; in the channel order of the result, one value for all."""
+    """Subtracted per channel after `scale`, in the result's channel order; one value for all."""
 
     std: tuple[float, ...] = (1.0,)
     """Divisor per channel after `mean`; in the channel order of the result, one value for all."""
@@ -90,14 +90,14 @@ class Preprocess:
 
     def __post_init__(self) -> None:
         for name, enum in (("interpolation", Interpolation), ("color", Color), ("layout", Layout)):
-            object.__setattr__(self, name, _member(enum, getattr(self, name), name))
+            object.__setattr__(self, name, member(enum, getattr(self, name), name))
         for name in ("resize", "crop"):
-            object.__setattr__(self, name, _size(getattr(self, name), name))
+            object.__setattr__(self, name, size(getattr(self, name), name))
         for name in ("mean", "std"):
-            object.__setattr__(self, name, _numbers(getattr(self, name), name))
-        object.__setattr__(self, "scale", _numbers(self.scale, "scale")[0])
+            object.__setattr__(self, name, numbers(getattr(self, name), name))
+        object.__setattr__(self, "scale", numbers(self.scale, "scale")[0])
         if self.short_side is not None:
-            object.__setattr__(self, "short_side", (_size(self.short_side, "short_side") or (0,))[0])
+            object.__setattr__(self, "short_side", (size(self.short_side, "short_side") or (0,))[0])
         if self.resize and self.short_side:
             raise DatasetError(
                 "preprocessing: 'resize' and 'short_side' exclude each other; give one"
@@ -142,15 +142,19 @@ class Preprocess:
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise DatasetError(f"cannot read the preprocessing file {path}: {error.strerror}") from error
+            raise DatasetError(
+                f"cannot read the preprocessing file {path}: {error.strerror}"
+            ) from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise DatasetError(f"{path} is not a YAML file: {error}") from error
         if not isinstance(values, Mapping):
-            raise DatasetError(f"{path} holds no fields; a preprocessing file reads like 'crop: 224'")
+            raise DatasetError(
+                f"{path} holds no fields; a preprocessing file reads like 'crop: 224'"
+            )
         return cls.from_dict(values, str(path))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values (str, numbers, lists) of the fields that are set, for YAML and provenance."""
+        """Plain values (str, numbers, lists) of the fields that are set."""
         plain: dict[str, Any] = {}
         for name, value in asdict(self).items():
             if value is None:
@@ -160,7 +164,7 @@ class Preprocess:
             plain[name] = list(value) if isinstance(value, tuple) else value
         return plain
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
+    def __call__(self, images: Array) -> Array:
         """Apply the steps.
 
         Args:
@@ -176,7 +180,7 @@ class Preprocess:
         batch = _as_batch(images)
         return np.stack([self._one(image) for image in batch])
 
-    def _one(self, image: np.ndarray) -> np.ndarray:
+    def _one(self, image: Array) -> Array:
         if self.resize or self.short_side:
             image = self._resized(image)
         pixels = self._colors(_center_crop(image, self.crop))
@@ -186,11 +190,11 @@ class Preprocess:
             pixels = pixels.transpose(2, 0, 1)
         return np.ascontiguousarray(pixels, np.float32)
 
-    def _resized(self, image: np.ndarray) -> np.ndarray:
+    def _resized(self, image: Array) -> Array:
         if image.dtype != np.uint8:
             raise DatasetError(
-                f"preprocessing: images of dtype {image.dtype} cannot be resized; give uint8 images "
-                "or data of the right size"
+                f"preprocessing: images of dtype {image.dtype} cannot be resized; give uint8 "
+                "images or data of the right size"
             )
         height, width = image.shape[:2]
         if self.resize:
@@ -205,7 +209,7 @@ class Preprocess:
         resized = np.asarray(picture.resize((new_width, new_height), method))
         return resized if resized.ndim == 3 else resized[:, :, None]
 
-    def _colors(self, image: np.ndarray) -> np.ndarray:
+    def _colors(self, image: Array) -> Array:
         """(H, W, 1 | 3 | 4) in RGB to (H, W, C) float32 in the model's order."""
         pixels = image[:, :, :3].astype(np.float32)
         if self.color is Color.GRAY:
@@ -216,37 +220,7 @@ class Preprocess:
         return pixels[:, :, ::-1] if self.color is Color.BGR else pixels
 
 
-def pillow() -> Any:
-    """The module `PIL.Image`.
-
-    Raises:
-        DatasetError: Pillow is not installed.
-    """
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise DatasetError(
-            "reading or resizing images needs Pillow, which is not installed: pip install pillow"
-        ) from error
-    return Image
-
-
-def decode(path: Path) -> np.ndarray:
-    """Read one image file as uint8, (H, W, 3), RGB.
-
-    Raises:
-        DatasetError: not an image, or truncated.
-    """
-    pil = pillow()
-    try:
-        with pil.open(path) as image:
-            picture: Image = image.convert("RGB")
-            return np.asarray(picture)
-    except Exception as error:
-        raise DatasetError(f"cannot decode the image {path}: {error}") from error
-
-
-def _as_batch(images: np.ndarray) -> np.ndarray:
+def _as_batch(images: Array) -> Array:
     if images.ndim == 2:
         return images[None, :, :, None]
     if images.ndim == 3 and images.shape[2] in (1, 3, 4):
@@ -256,13 +230,13 @@ def _as_batch(images: np.ndarray) -> np.ndarray:
     if images.ndim == 4 and images.shape[3] in (1, 3, 4):
         return images
     raise DatasetError(
-        f"preprocessing: an array of shape {tuple(images.shape)} holds no images; expected (N, H, W, C) "
-        "or (N, H, W) with C = 1, 3 or 4. Data that is already in the model's form needs no "
+        f"preprocessing: an array of shape {tuple(images.shape)} holds no images; expected (N, H, "
+        "W, C) or (N, H, W) with C = 1, 3 or 4. Data that is already in the model's form needs no "
         "preprocessing"
     )
 
 
-def _center_crop(image: np.ndarray, crop: tuple[int, int] | None) -> np.ndarray:
+def _center_crop(image: Array, crop: tuple[int, int] | None) -> Array:
     if crop is None:
         return image
     height, width = image.shape[:2]
@@ -273,47 +247,3 @@ def _center_crop(image: np.ndarray, crop: tuple[int, int] | None) -> np.ndarray:
         )
     top, left = round((height - crop[0]) / 2), round((width - crop[1]) / 2)
     return image[top : top + crop[0], left : left + crop[1]]
-
-
-def _member(enum: type[Enum], value: Any, field: str) -> Enum:
-    text = str(value.value if isinstance(value, Enum) else value)
-    for member in enum:
-        if member.value.lower() == text.lower():
-            return member
-    names = ", ".join(str(member.value) for member in enum)
-    raise DatasetError(f"preprocessing: '{field}' is {text!r}; choose one of {names}")
-
-
-def _size(value: Any, field: str) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    pair = (value, value) if isinstance(value, int) else tuple(value) if _is_pair(value) else ()
-    if len(pair) != 2 or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in pair):
-        raise DatasetError(
-            f"preprocessing: '{field}' is {value!r}; expected a positive number of pixels or a pair "
-            "[height, width]"
-        )
-    return pair
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) == 2
-
-
-def _numbers(value: Any, field: str) -> tuple[float, ...]:
-    items = list(value) if isinstance(value, (list, tuple)) else [value]
-    try:
-        numbers = tuple(_number(item) for item in items)
-    except (TypeError, ValueError, ZeroDivisionError):
-        numbers = ()
-    if not numbers or not np.isfinite(numbers).all():
-        raise DatasetError(f"preprocessing: '{field}' is {value!r}; expected finite numbers")
-    return numbers
-
-
-def _number(value: Any) -> float:
-    """Read `0.5`, or a fraction such as `"1/255"`."""
-    if isinstance(value, str) and value.count("/") == 1:
-        above, below = value.split("/")
-        return float(above) / float(below)
-    return float(value)
