@@ -24,6 +24,14 @@ def pretend(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
     monkeypatch.setattr(metadata, "version", version)
 
 
+def test_the_pins_are_those_of_the_packaging_files():
+    repository = Path(_pins.__file__).parents[1]
+    pins = [f"{name}=={version}" for name, version in _pins.PINS.items()]
+    requirements = (repository / "requirements.txt").read_text().splitlines()
+    assert set(pins) <= set(requirements)
+    assert all(f'"{pin}"' in (repository / "pyproject.toml").read_text() for pin in pins)
+
+
 def test_the_pinned_releases_are_accepted(monkeypatch):
     pretend(monkeypatch, **{name.replace("-", "_"): pin for name, pin in _pins.PINS.items()})
     _pins.check_pins()
