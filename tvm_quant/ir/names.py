@@ -15,7 +15,7 @@ NODE_NAMES = "tvm_quant.node_names"
 
 def node_name(func: relax.Function, var: relax.Var | str) -> str:
     """The user's name of the node that computes `var`, or the variable's own name."""
-    own = var if isinstance(var, str) else str(var.name_hint)
+    own = var if isinstance(var, str) else str(var.name)
     names = func.attrs.get(NODE_NAMES) if func.attrs else None
     return str(names[own]) if names and own in names else own
 

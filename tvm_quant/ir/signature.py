@@ -41,6 +41,6 @@ def _info(param: relax.Var) -> TensorInfo:
     shape = tensor_shape(param)
     if shape is None:
         raise UnsupportedError(
-            f"Input '{param.name_hint}' has type {param.ty}; expected a tensor of known rank."
+            f"Input '{param.name}' has type {param.ty}; expected a tensor of known rank."
         )
-    return TensorInfo(name=str(param.name_hint), shape=shape, dtype=str(param.ty.dtype))
+    return TensorInfo(name=str(param.name), shape=shape, dtype=str(param.ty.dtype))

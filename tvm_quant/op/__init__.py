@@ -3,6 +3,9 @@
 from tvm_quant.op.contraction import ContractionAxes, contraction_axes
 from tvm_quant.op.requantize import RequantizeMode, is_requantize, requantize, requantize_numpy
 from tvm_quant.op.simulated_quantize import (
+    NO_GROUP,
+    calibrated,
+    group_of,
     is_calibrated,
     is_simulated,
     kind_of,
@@ -16,6 +19,7 @@ from tvm_quant.op.spec import Kind, QuantSpec
 from tvm_quant.op.table import OP_SPECS, OpSpec, Role, role_of, spec_for
 
 __all__ = [
+    "NO_GROUP",
     "OP_SPECS",
     "ContractionAxes",
     "Kind",
@@ -23,7 +27,9 @@ __all__ = [
     "QuantSpec",
     "RequantizeMode",
     "Role",
+    "calibrated",
     "contraction_axes",
+    "group_of",
     "is_calibrated",
     "is_requantize",
     "is_simulated",

@@ -23,6 +23,8 @@ from tvm_quant.op.spec import Kind, QuantSpec
 
 Array = npt.NDArray[Any]
 
+NO_GROUP = -1
+
 
 def simulated_quantize(
     data: relax.Expr,
@@ -31,6 +33,7 @@ def simulated_quantize(
     *,
     spec: QuantSpec,
     kind: Kind,
+    group: int = NO_GROUP,
 ) -> relax.Call:
     """Round `data` to the grid of `spec`.
 
@@ -41,11 +44,12 @@ def simulated_quantize(
         zero_point: int32, shape of `scale`, in [qmin, qmax]; None is zero.
         spec: the grid.
         kind: the role of `data`.
+        group: calls of one group get one scale and zero point; `NO_GROUP` is none.
 
     Returns:
         A call of the type of `data`.
     """
-    attrs = dict_attrs(kind=kind.value, **spec.to_attrs())
+    attrs = dict_attrs(kind=kind.value, group=group, **spec.to_attrs())
     if scale is None:
         return relax.Call(SIMULATED_QUANTIZE, [data], attrs)
     scale = np.asarray(scale, "float32")
@@ -93,6 +97,18 @@ def spec_of(call: relax.Call) -> QuantSpec:
 def kind_of(call: relax.Call) -> Kind:
     """The role of the operand of a call of this op."""
     return Kind(str(call.attrs["kind"]))
+
+
+def group_of(call: relax.Call) -> int:
+    """The unified-scale group of a call of this op, or `NO_GROUP`."""
+    return int(call.attrs["group"])
+
+
+def calibrated(call: relax.Call, scale: npt.ArrayLike, zero_point: npt.ArrayLike) -> relax.Call:
+    """The same call with another scale and zero point."""
+    return simulated_quantize(
+        call.args[0], scale, zero_point, spec=spec_of(call), kind=kind_of(call), group=group_of(call)
+    )
 
 
 def scale_of(call: relax.Call) -> tuple[Array, Array]:

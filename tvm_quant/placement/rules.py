@@ -1,0 +1,311 @@
+"""Placement by a rule per role of operator.
+
+1. *Support*: which calls can run on integers (support.py).
+2. *Demand*, backwards: convolutions and matrix products always do; every other call does only if a
+   quantized one reads its result, through whatever lies between. A tail of the network that no
+   convolution reads stays in float.
+3. *Flow*, forwards: what each variable will hold (`Flow`), and which ports therefore need a quantizer.
+4. *Propagation*, backwards: a quantizer below a call that only moves integers is moved above it, to
+   each of its ports, if everything that reads the call's result asked for the same grid.
+
+A sum keeps one operand as an accumulator where a contraction feeds it alone: the other operand is
+added to it at the accumulator's scale, which costs one rounding less than quantizing both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from tvm import relax
+
+from tvm_quant.config import QuantizeConfig
+from tvm_quant.hardware import HardwareConfig, OperandSpecs
+from tvm_quant.op import Kind, QuantSpec, Role, contraction_axes
+from tvm_quant.placement.network import Network, Node
+from tvm_quant.placement.proposal import Candidate, Place, Proposal
+from tvm_quant.placement.support import Support
+
+
+class Flow(Enum):
+    """What a variable holds once the network runs on integers."""
+
+    FLOAT = "float"
+    ACCUMULATOR = "accumulator"  # wide integers, with a scale per channel
+    CODES = "codes"  # moved codes of a quantized tensor
+    TABLE = "table"  # a function of the codes of one tensor
+
+
+@dataclass(frozen=True)
+class _Request:
+    source: relax.Var
+    specs: tuple[QuantSpec, ...]
+
+
+def propose(func: relax.Function, hardware: HardwareConfig, config: QuantizeConfig) -> Proposal:
+    """Find the places for quantizers in a prepared function.
+
+    Args:
+        func: `main` of a prepared module.
+        hardware: the row that says which grids each operator accepts.
+        config: which nodes to leave out.
+
+    Raises:
+        ConfigError: a pattern or index in `config` selects nothing.
+    """
+    return _Proposer(Network(func), hardware, config).run()
+
+
+class _Proposer:
+    def __init__(self, network: Network, hardware: HardwareConfig, config: QuantizeConfig):
+        self.network = network
+        self.hardware = hardware
+        self.support = Support(network, hardware, config)
+        self.reasons: dict[relax.Var, str] = {}
+        self.flow: dict[relax.Var, Flow] = {}
+        self.parent: dict[relax.Var, relax.Var] = {}
+        self.requests: dict[tuple[relax.Var, int], _Request] = {}
+
+    def run(self) -> Proposal:
+        self._demand()
+        for node in self.network.nodes.values():
+            self._place(node)
+        joins = self._propagate()
+        return self._proposal(joins)
+
+    # Demand ------------------------------------------------------------------
+
+    def _demand(self) -> None:
+        wanted: set[relax.Var] = set()
+        for var, node in reversed(self.network.nodes.items()):
+            reason = self.support.why_float(node)
+            read = any(user in wanted for user, _port in self.network.uses[var])
+            if reason is None and node.role is not Role.CONTRACTION and not read:
+                reason = "no quantized layer reads its result"
+            if reason is None:
+                wanted.add(var)
+            else:
+                self.reasons[var] = reason
+
+    # Flow --------------------------------------------------------------------
+
+    def _place(self, node: Node) -> None:
+        if node.var in self.reasons:
+            return
+        assert node.role is not None
+        if node.role is not Role.CONTRACTION and not self._reads_integers(node):
+            self.reasons[node.var] = "its operands are float: quantized after it"
+            return
+        self.flow[node.var] = _PLACERS[node.role](self, node)
+
+    def _place_contraction(self, node: Node) -> Flow:
+        for port, _var in node.variables:
+            self._request(node, port)
+        return Flow.ACCUMULATOR
+
+    def _place_all_ports(self, node: Node) -> Flow:
+        for port, _var in node.variables:
+            self._request(node, port)
+        return Flow.ACCUMULATOR
+
+    def _place_moved(self, node: Node) -> Flow:
+        return Flow.CODES
+
+    def _place_sum(self, node: Node) -> Flow:
+        if not node.is_binary():
+            return self._place_affine(node)
+        if self._place_same_origin(node):
+            return Flow.TABLE
+        kept = self._accumulating_port(node)
+        for port, _var in node.variables:
+            if port != kept:
+                self._request(node, port)
+        return Flow.ACCUMULATOR
+
+    def _place_product(self, node: Node) -> Flow:
+        if not node.is_binary():
+            return self._place_affine(node)
+        if self._place_same_origin(node):
+            return Flow.TABLE
+        return self._place_all_ports(node)
+
+    def _place_affine(self, node: Node) -> Flow:
+        """A clamp, or a sum or product with a constant: free on an accumulator."""
+        ((port, var),) = node.variables
+        state = self._state(var)
+        if node.scalar_constants():
+            self.parent[node.var] = var
+            if state is Flow.TABLE:
+                return Flow.TABLE
+        if state is not Flow.ACCUMULATOR:
+            self._request(node, port)
+        return Flow.ACCUMULATOR
+
+    def _place_pointwise(self, node: Node) -> Flow:
+        if node.is_binary():
+            if self._place_same_origin(node):
+                return Flow.TABLE
+            self.reasons[node.var] = "combines two tensors"
+            return Flow.FLOAT
+        if not node.scalar_constants():
+            self.reasons[node.var] = "a constant per channel"
+            return Flow.FLOAT
+        ((port, var),) = node.variables
+        self.parent[node.var] = var
+        if self._state(var) is not Flow.TABLE:
+            self._request(node, port)
+        return Flow.TABLE
+
+    def _place_same_origin(self, node: Node) -> bool:
+        """x * sigmoid(x), x * clip(x + 3, 0, 6), ...: a function of the codes of x alone."""
+        (_, left), (_, right) = node.variables
+        origins = self._ancestors(right)
+        origin = next((var for var in self._ancestors(left) if var in origins), None)
+        if origin is None:
+            return False
+        self.parent[node.var] = origin
+        self._tabulate(node, origin)
+        return True
+
+    def _tabulate(self, node: Node, origin: relax.Var) -> None:
+        """Make every call between `origin` and `node` a table on the codes of `origin`."""
+        for port, var in node.variables:
+            if var == origin:
+                if self._state(var) is not Flow.TABLE:
+                    self._request(node, port)
+                continue
+            self.flow[var] = Flow.TABLE
+            self._tabulate(self.network.nodes[var], origin)
+
+    def _ancestors(self, var: relax.Var) -> list[relax.Var]:
+        chain = [var]
+        while chain[-1] in self.parent:
+            chain.append(self.parent[chain[-1]])
+        return chain
+
+    def _accumulating_port(self, node: Node) -> int | None:
+        """The operand that stays an accumulator: of those a contraction feeds alone, the last computed."""
+        ports = [(self.network.order[var], port) for port, var in node.variables if self._accumulates(var)]
+        return max(ports)[1] if ports else None
+
+    def _accumulates(self, var: relax.Var) -> bool:
+        node = self.network.node(var)
+        if node is None or self._state(var) is not Flow.ACCUMULATOR or len(self.network.uses[var]) > 1:
+            return False
+        if node.role is Role.CONTRACTION:
+            return True
+        return not node.is_binary() and node.role in _AFFINE_ROLES and self._accumulates(node.variables[0][1])
+
+    def _reads_integers(self, node: Node) -> bool:
+        return any(self._state(var) is not Flow.FLOAT for _port, var in node.variables)
+
+    def _state(self, var: relax.Var) -> Flow:
+        return self.flow.get(var, Flow.FLOAT)
+
+    def _request(self, node: Node, port: int) -> None:
+        operands = self._operand_specs(node)
+        specs = operands.other if port else operands.data
+        source = node.operands[port]
+        assert isinstance(source, relax.Var)
+        self.requests[node.var, port] = _Request(source, specs)
+
+    def _operand_specs(self, node: Node) -> OperandSpecs:
+        operands = self.hardware.operands(node.names[1])
+        assert operands is not None, "support.py refuses these"
+        return operands
+
+    # Propagation ---------------------------------------------------------------
+
+    def _propagate(self) -> list[frozenset[Place]]:
+        """Move requests above moving calls; return the places that join one grid."""
+        for var, node in reversed(self.network.nodes.items()):
+            if node.role not in (Role.MOVE, Role.JOIN) or var in self.reasons:
+                continue
+            readers = [self.requests.get((user, port)) for user, port in self.network.uses[var]]
+            if None in readers or len({reader.specs for reader in readers if reader}) != 1:
+                if node.role is Role.JOIN:
+                    self._request_join(node)
+                continue
+            for user, port in self.network.uses[var]:
+                del self.requests[user, port]
+            for port, source in node.variables:
+                assert readers[0] is not None
+                self.requests[var, port] = _Request(source, readers[0].specs)
+        return self._unified()
+
+    def _request_join(self, node: Node) -> None:
+        for port, _source in node.variables:
+            self._request(node, port)
+
+    def _unified(self) -> list[frozenset[Place]]:
+        """Places of one call whose operands share a grid; calls linked by moved codes join up."""
+        groups: dict[relax.Var, set[Place]] = {}
+        for var, node in self.network.nodes.items():
+            if node.names[1] not in self.hardware.unified or var in self.reasons:
+                continue
+            places: set[Place] = set()
+            for port, source in node.variables:
+                if (var, port) in self.requests:
+                    places.add(Place(consumer=str(var.name), port=port))
+                else:
+                    places |= groups.pop(self._joined_source(source), set())
+            groups[var] = places
+        return [frozenset(places) for places in groups.values() if len(places) > 1]
+
+    def _joined_source(self, var: relax.Var) -> relax.Var:
+        """The join whose moved codes `var` holds."""
+        node = self.network.node(var)
+        while node is not None and node.role is Role.MOVE and (node.var, 0) not in self.requests:
+            var = node.variables[0][1]
+            node = self.network.node(var)
+        return var
+
+    # Result --------------------------------------------------------------------
+
+    def _proposal(self, joins: list[frozenset[Place]]) -> Proposal:
+        candidates: dict[Place, Candidate] = {}
+        for (var, port), request in self.requests.items():
+            place = Place(consumer=str(var.name), port=port)
+            candidates[place] = self._activation(self.network.nodes[var], request)
+        for var, node in self.network.nodes.items():
+            if node.role is Role.CONTRACTION and var not in self.reasons:
+                for port in node.constants:
+                    place = Place(consumer=str(var.name), port=port)
+                    candidates[place] = self._weight(node, port)
+        reasons = {str(var.name): reason for var, reason in self.reasons.items()}
+        return Proposal(candidates=candidates, unified=tuple(joins), reasons=reasons)
+
+    def _activation(self, node: Node, request: _Request) -> Candidate:
+        is_input = request.source in self.network.params
+        return Candidate(
+            source=str(request.source.name),
+            kind=Kind.INPUT if is_input else Kind.ACTIVATION,
+            specs=request.specs,
+            names=node.names,
+        )
+
+    def _weight(self, node: Node, port: int) -> Candidate:
+        axes = contraction_axes(node.call)
+        return Candidate(
+            source=None,
+            kind=Kind.WEIGHT,
+            specs=self._operand_specs(node).weight,
+            axis=axes.weight_output if port == 1 else None,
+            groups=axes.weight_blocks if port == 1 else 1,
+            names=node.names,
+        )
+
+
+_AFFINE_ROLES = (Role.SUM, Role.PRODUCT, Role.CLAMP)
+
+_PLACERS: dict[Role, Callable[[_Proposer, Node], Flow]] = {
+    Role.CONTRACTION: _Proposer._place_contraction,
+    Role.SUM: _Proposer._place_sum,
+    Role.PRODUCT: _Proposer._place_product,
+    Role.MEAN: _Proposer._place_all_ports,
+    Role.JOIN: _Proposer._place_moved,
+    Role.MOVE: _Proposer._place_moved,
+    Role.CLAMP: _Proposer._place_affine,
+    Role.POINTWISE: _Proposer._place_pointwise,
+}

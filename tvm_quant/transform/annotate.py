@@ -1,0 +1,106 @@
+"""Annotate: place uncalibrated `simulated_quantize` calls at the input ports of quantized calls.
+
+Before    y  = R.nn.conv2d(x, w)
+After     qx = simulated_quantize(x, Kind.INPUT)
+          qw = simulated_quantize(w, Kind.WEIGHT)
+          y  = R.nn.conv2d(qx, qw)
+
+Ports that read one tensor with one grid share one call. Without scales the calls are the identity, so
+the result computes the original network. Why a call stays in float is recorded in the function
+attribute `REASONS`.
+
+Needs Prepare. Idempotent: what is annotated already is left alone.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import IRModule, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_quant.config import QuantizeConfig
+from tvm_quant.hardware import hardware_row
+from tvm_quant.ir import bindings
+from tvm_quant.ir.signature import main_function
+from tvm_quant.op import is_simulated, simulated_quantize
+from tvm_quant.placement import Place, Quantizer, Setup, choose, propose
+
+REASONS = "tvm_quant.float_reasons"
+
+
+@tvm.transform.module_pass(opt_level=0, name="Annotate")
+class Annotate:
+    """Wrap the operands of each call that runs on integers.
+
+    Args:
+        config: what to quantize and how; its hardware row names the grids.
+    """
+
+    def __init__(self, config: QuantizeConfig | None = None):
+        self.config = config or QuantizeConfig()
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        func = main_function(mod)
+        if is_annotated(func):
+            return mod
+        proposal = propose(func, hardware_row(self.config.hardware), self.config)
+        return annotate_with(mod, choose(proposal, self.config))
+
+
+def annotate_with(mod: IRModule, setup: Setup) -> IRModule:
+    """Place the quantizers of `setup` in `main`."""
+    annotator = _Annotator(mod, setup)
+    gvar = mod.get_global_var("main")
+    func = annotator.visit_expr(mod[gvar]).with_attr(REASONS, dict(setup.reasons))
+    annotator.builder_.update_func(gvar, func)
+    return annotator.builder_.get()
+
+
+def is_annotated(func: relax.Function) -> bool:
+    """Whether `func` holds `simulated_quantize` calls."""
+    return any(is_simulated(binding.value) for binding in bindings(func))
+
+
+def float_reasons(func: relax.Function) -> dict[str, str]:
+    """Why each call that stays in float does, by variable name."""
+    reasons = func.attrs.get(REASONS) if func.attrs else None
+    return {str(var): str(reason) for var, reason in (reasons or {}).items()}
+
+
+@mutator
+class _Annotator(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: IRModule, setup: Setup):
+        super().__init__(mod)
+        self.setup = setup
+        self.shared: dict[tuple[relax.Expr, Quantizer], relax.Var] = {}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if isinstance(binding.value, relax.Call):
+            wrapped = self._wrap_call(binding.value, str(binding.var.name))
+            binding = relax.VarBinding(binding.var, wrapped)
+        super().visit_var_binding_(binding)
+
+    def _wrap_call(self, call: relax.Call, consumer: str) -> relax.Call:
+        port = 0
+        args: list[relax.Expr] = []
+        for operand in call.args:
+            fields = operand.fields if isinstance(operand, relax.Tuple) else [operand]
+            new = [self._wrap(f, Place(consumer=consumer, port=port + i)) for i, f in enumerate(fields)]
+            args.append(relax.Tuple(new) if isinstance(operand, relax.Tuple) else new[0])
+            port += len(fields)
+        if all(new.same_as(old) for new, old in zip(args, call.args, strict=True)):
+            return call
+        return relax.Call(call.op, args, call.attrs, call.ty_args)
+
+    def _wrap(self, operand: relax.Expr, place: Place) -> relax.Expr:
+        quantizer = self.setup.quantizers.get(place)
+        if quantizer is None:
+            return operand
+        key = (operand, quantizer)
+        if key not in self.shared:
+            call = simulated_quantize(
+                self.visit_expr(operand), spec=quantizer.spec, kind=quantizer.kind, group=quantizer.group
+            )
+            source = operand.name if isinstance(operand, relax.Var) else place.consumer + "_weight"
+            self.shared[key] = self.builder_.emit(call, name_hint=f"{source}_q")
+        return self.shared[key]
