@@ -1,0 +1,41 @@
+"""Which samples are outliers: their largest magnitude lies far beyond that of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_quant.statistics import TensorStatistics
+
+Array = npt.NDArray[Any]
+
+FEWEST_SAMPLES = 4
+
+
+def outlier_samples(stats: TensorStatistics, *, fence: float, margin: float, share: float) -> Array:
+    """Samples whose largest magnitude lies beyond the fence, median + max(fence * IQR, margin).
+
+    Distances are in octaves (log2), so the scale of the tensor does not matter. With fewer than
+    four samples there is nothing to compare with, and what happens in more than `share` of the
+    samples (but at least one) is no exception: then none is an outlier.
+
+    Args:
+        fence: in interquartile ranges.
+        margin: least distance from the median, in octaves.
+        share: largest share of samples that may be outliers.
+
+    Returns:
+        Whether each sample is an outlier: bool, (S,).
+
+    Source: Tukey, "Exploratory Data Analysis", 1977, section 2C, on logarithms.
+    """
+    reach = np.maximum(np.abs(stats.sample_min), np.abs(stats.sample_max)).astype(np.float64)
+    none = np.zeros(len(reach), bool)
+    if len(reach) < FEWEST_SAMPLES or not reach.any():
+        return none
+    octaves = np.log2(np.maximum(reach, reach[reach > 0].min()))
+    lower, median, upper = np.percentile(octaves, [25, 50, 75])
+    far = octaves > median + max(fence * (upper - lower), margin)
+    return far if far.sum() <= max(share * len(reach), 1) else none
