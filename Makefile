@@ -1,5 +1,5 @@
 # `make` alone prints what there is. Every target makes the environment it needs in .venv.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 

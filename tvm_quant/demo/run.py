@@ -9,20 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from tvm import IRModule, relax
 
 from tvm_quant.backend import Runner
-from tvm_quant.dataset import CheckedDataset, as_dataset
 from tvm_quant.demo.base import Request
 from tvm_quant.demo.table import DEMOS
 from tvm_quant.errors import ConfigError
-from tvm_quant.ir import constant_value, io_signature
+from tvm_quant.ir import bindings, constant_value, flat_operands, io_signature
 from tvm_quant.quantize import quantize
+from tvm_quant.report import Evaluation, evaluate
 
-NEXT = """\
+NEXT = """
 Next:
   tvm-quant quantize MODEL --data DATA -o out.tvmq    the same for your network
   tvm-quant inspect out.tvmq                          its scales, and what stayed in float
@@ -31,34 +30,23 @@ Next:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
-    """One of the two networks, float or int8."""
-
-    top1: float | None
-    """Share of labels hit, 0 to 1; None where the data have no labels."""
+class Cost:
+    """What a module takes to run."""
 
     size_bytes: int
-    """Constants of the module."""
+    """Weights, biases and tables."""
 
     latency_ms: float
-    """Median over repeated runs of one batch."""
+    """Median over repeated runs of one sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """What the demo found."""
+class DemoResult:
+    """What a demo found."""
 
-    samples: int
-    """Samples on which both ran."""
-
-    float32: Side
-    int8: Side
-
-    agreement: float
-    """Share of samples with the same most likely class, 0 to 1."""
-
-    sqnr_db: float
-    """Signal to quantization noise of the first output, in dB."""
+    evaluation: Evaluation
+    float32: Cost
+    int8: Cost
 
 
 def run_demo(
@@ -69,7 +57,7 @@ def run_demo(
     calibration_samples: int = 256,
     evaluation_samples: int = 1000,
     target: str = "llvm",
-) -> Comparison:
+) -> DemoResult:
     """Quantize a network of the table `DEMOS`, compare it with float, print what came out.
 
     Args:
@@ -88,90 +76,60 @@ def run_demo(
     if name not in DEMOS:
         raise ConfigError(f"there is no demo '{name}'; choose one of {', '.join(DEMOS)}")
     demo = DEMOS[name]
-    console.print(f"[bold]{demo.name}[/bold]: {demo.summary}", highlight=False)
+    console.print(f"{demo.name}: {demo.summary}", highlight=False)
     mod, params = demo.load()
     request = Request(
         folder=Path(data) if data else None,
         calibration=calibration_samples,
         evaluation=evaluation_samples,
     )
-    calibration, evaluation = demo.data(io_signature(mod), request)
+    calibration, comparison = demo.data(io_signature(mod), request)
     started = time.perf_counter()
-    quantized = quantize(mod, params, calibration)
-    seconds = time.perf_counter() - started
+    int8 = quantize(mod, params, calibration)
     console.print(
-        f"calibrated on {calibration.samples} samples and quantized in {seconds:.1f} s; "
-        f"comparing on {evaluation.samples} others",
+        f"calibrated on {calibration.samples} samples and quantized in "
+        f"{time.perf_counter() - started:.1f} s; compared on {comparison.samples} others\n",
         highlight=False,
     )
-    result = compare(mod, quantized, evaluation, target)
-    console.print(_table(result))
-    console.print(NEXT, highlight=False)
+    one = {name: array[:1] for name, array in next(iter(comparison)).items()}
+    result = DemoResult(
+        evaluation=evaluate(mod, int8, comparison, target=target),
+        float32=_cost(mod, one, target),
+        int8=_cost(int8, one, target),
+    )
+    console.print(_table(result), NEXT, highlight=False)
     return result
 
 
-def compare(
-    float32: IRModule, int8: IRModule, evaluation: CheckedDataset, target: str
-) -> Comparison:
-    """Run both modules over the same batches; the first output holds one score per class."""
-    runners = [Runner(mod, target) for mod in (float32, int8)]
-    right = np.zeros(2)
-    same = signal = noise = 0.0
-    for batch in evaluation.with_labels():
-        exact, close = (np.asarray(r.run(batch.inputs)[0])[: batch.valid] for r in runners)
-        answers = [scores.reshape(batch.valid, -1).argmax(1) for scores in (exact, close)]
-        same += float((answers[0] == answers[1]).sum())
-        signal += float(np.square(exact, dtype=np.float64).sum())
-        noise += float(np.square(exact - close, dtype=np.float64).sum())
-        if batch.labels is not None:
-            right += [(answer == batch.labels[: batch.valid]).sum() for answer in answers]
-    first = next(iter(as_dataset(evaluation, evaluation.signature)))
-    one = {name: array[:1] for name, array in first.items()}
-    sides = [
-        Side(
-            top1=hits / evaluation.samples if evaluation.labelled else None,
-            size_bytes=_constant_bytes(mod),
-            latency_ms=_median_ms(lambda runner=runner: runner.run(one)),  # type: ignore[misc]
-        )
-        for mod, runner, hits in zip((float32, int8), runners, right, strict=True)
-    ]
-    return Comparison(
-        samples=evaluation.samples,
-        float32=sides[0],
-        int8=sides[1],
-        agreement=same / evaluation.samples,
-        sqnr_db=10 * float(np.log10(signal / noise)) if noise else float("inf"),
-    )
-
-
-def _table(result: Comparison) -> Table:
+def _table(result: DemoResult) -> Table:
+    found, costs = result.evaluation, (result.float32, result.int8)
     table = Table(box=None, pad_edge=False)
     for column in ("", "float32", "int8"):
-        table.add_column(column, justify="left" if not column else "right")
-    sides = (result.float32, result.int8)
-    if result.float32.top1 is not None:
-        table.add_row("top-1", *(f"{side.top1:.2%}" for side in sides))
-    table.add_row("constants", *(f"{side.size_bytes / 1000:.0f} kB" for side in sides))
-    table.add_row("latency, batch 1, median", *(f"{side.latency_ms:.3f} ms" for side in sides))
-    table.add_row("same answer as float32", "", f"{result.agreement:.2%}")
-    table.add_row("SQNR of the output", "", f"{result.sqnr_db:.1f} dB")
+        table.add_column(column, justify="right" if column else "left")
+    if found.top1_float is not None:
+        table.add_row("top-1", f"{found.top1_float:.2%}", f"{found.top1_int8:.2%}")
+    table.add_row("weights", *(f"{cost.size_bytes / 1000:.0f} kB" for cost in costs))
+    table.add_row("latency of one sample, median", *(f"{cost.latency_ms:.2f} ms" for cost in costs))
+    if found.agreement is not None:
+        table.add_row("same answer as float32", "", f"{found.agreement:.2%}")
+    table.add_row("output SQNR", "", f"{found.output_sqnr_db[0]:.1f} dB")
     return table
 
 
+def _cost(mod: IRModule, inputs: dict[str, Any], target: str) -> Cost:
+    runner = Runner(mod, target)
+    return Cost(size_bytes=_constant_bytes(mod), latency_ms=_median_ms(lambda: runner.run(inputs)))
+
+
 def _constant_bytes(mod: IRModule) -> int:
-    """Bytes of all distinct constants of `main`."""
-    found: dict[Any, int] = {}
-
-    def visit(expr: relax.Expr) -> None:
-        value = constant_value(expr)
-        if value is not None:
-            found[expr] = value.nbytes
-
-    relax.analysis.post_order_visit(mod["main"].body, visit)
-    return sum(found.values())
+    """Bytes of the constants that calls of `main` use, each counted once."""
+    calls = [b.value for b in bindings(mod["main"]) if isinstance(b.value, relax.Call)]
+    operands = {operand for call in calls for operand in flat_operands(call)}
+    values = (constant_value(operand) for operand in operands)
+    return sum(value.nbytes for value in values if value is not None)
 
 
-def _median_ms(run: Callable[[], Any], repeats: int = 50, limit_s: float = 2.0) -> float:
+def _median_ms(run: Callable[[], Any], repeats: int = 100, limit_s: float = 2.0) -> float:
     """Median latency in ms of up to `repeats` runs, after two to warm up."""
     run()
     run()
