@@ -17,7 +17,8 @@ from tvm_quant.backend import Runner
 from tvm_quant.demo.base import Request
 from tvm_quant.demo.table import DEMOS
 from tvm_quant.errors import ConfigError
-from tvm_quant.ir import bindings, constant_value, flat_operands, io_signature
+from tvm_quant.ir import bindings, constant_value, io_signature
+from tvm_quant.ir.bindings import flat_operands
 from tvm_quant.quantize import quantize
 from tvm_quant.report import Evaluation, evaluate
 
