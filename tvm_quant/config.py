@@ -153,7 +153,9 @@ class QuantizeConfig:
         if values is None:
             return cls()
         if not isinstance(values, dict):
-            raise ConfigError(f"Config '{path}' holds a {type(values).__name__}; expected `field: value` lines.")
+            raise ConfigError(
+                f"Config '{path}' holds a {type(values).__name__}; expected `field: value` lines."
+            )
         return cls.from_dict(values)
 
     def dump(self) -> str:
@@ -185,7 +187,9 @@ def _build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
     fields = {f.name: f for f in dataclasses.fields(cls)}
     unknown = sorted(set(values) - set(fields))
     if unknown:
-        raise ConfigError(f"{where}: unknown field(s) {unknown}; valid fields are {sorted(fields)}.")
+        raise ConfigError(
+            f"{where}: unknown field(s) {unknown}; valid fields are {sorted(fields)}."
+        )
     hints = typing.get_type_hints(cls)
     return cls(**{name: _convert(hints[name], value, name) for name, value in values.items()})
 
@@ -207,7 +211,10 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
     if origin is not None:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{name} is {value!r}; expected a mapping.")
-        return {str(key): _convert(typing.get_args(hint)[1], item, f"{name}.{key}") for key, item in value.items()}
+        return {
+            str(key): _convert(typing.get_args(hint)[1], item, f"{name}.{key}")
+            for key, item in value.items()
+        }
     if dataclasses.is_dataclass(hint):
         return value if isinstance(value, hint) else _build(hint, value, name)
     return _convert_scalar(hint, value, name)
@@ -217,7 +224,9 @@ def _convert_enum(hint: type[Enum], value: Any, name: str) -> Enum:
     try:
         return hint(value)
     except ValueError:
-        raise ConfigError(f"{name} is {value!r}; expected one of {[m.value for m in hint]}.") from None
+        raise ConfigError(
+            f"{name} is {value!r}; expected one of {[m.value for m in hint]}."
+        ) from None
 
 
 def _convert_scalar(hint: type[Any], value: Any, name: str) -> Any:

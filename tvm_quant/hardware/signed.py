@@ -11,10 +11,10 @@ S8_AFFINE = QuantSpec(bits=8, signed=True, symmetric=False)
 _AFFINE = OperandSpecs(data=(S8_AFFINE,), other=(S8_AFFINE,), weight=(S8,))
 _SYMMETRIC = OperandSpecs(data=(S8,), other=(S8,), weight=(S8,))
 
-AFFINE = {role: _AFFINE for role in Role} | {
+AFFINE = dict.fromkeys(Role, _AFFINE) | {
     Role.CONTRACTION: OperandSpecs(data=(S8_AFFINE,), other=(S8,), weight=(S8,))
 }
-SYMMETRIC = {role: _SYMMETRIC for role in Role}
+SYMMETRIC = dict.fromkeys(Role, _SYMMETRIC)
 
 GENERIC = HardwareConfig(
     name="generic",

@@ -11,7 +11,7 @@ S8 = QuantSpec(bits=8, signed=True, narrow=True, symmetric=True)
 _OPERANDS = OperandSpecs(data=(U8,), other=(U8,), weight=(S8,))
 _PRODUCTS = OperandSpecs(data=(U8,), other=(S8,), weight=(S8,))
 
-ROLES = {role: _OPERANDS for role in Role} | {Role.CONTRACTION: _PRODUCTS}
+ROLES = dict.fromkeys(Role, _OPERANDS) | {Role.CONTRACTION: _PRODUCTS}
 
 X86_VNNI = HardwareConfig(
     name="x86_vnni",

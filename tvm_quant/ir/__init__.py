@@ -1,7 +1,7 @@
 """Small helpers to read Relax IR; no passes."""
 
 from tvm_quant.ir.bindings import bindings, consumers, op_name, producers, tensor_shape
-from tvm_quant.ir.constants import constant_value
+from tvm_quant.ir.constants import constant, constant_value
 from tvm_quant.ir.names import NODE_NAMES, node_name, with_node_names
 from tvm_quant.ir.signature import TensorInfo, io_signature
 
@@ -9,6 +9,7 @@ __all__ = [
     "NODE_NAMES",
     "TensorInfo",
     "bindings",
+    "constant",
     "constant_value",
     "consumers",
     "io_signature",

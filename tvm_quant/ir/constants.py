@@ -16,3 +16,9 @@ def constant_value(expr: relax.Expr) -> npt.NDArray[Any] | None:
     if not isinstance(expr, GenericConst) or not isinstance(expr.value, Tensor):
         return None
     return np.asarray(expr.value.numpy())
+
+
+def constant(array: npt.ArrayLike) -> relax.Expr:
+    """A constant tensor of the array's own dtype (`relax.const` narrows 64-bit arrays to 32 bits)."""
+    array = np.asarray(array)
+    return relax.const(array, str(array.dtype))

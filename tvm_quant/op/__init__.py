@@ -16,7 +16,7 @@ from tvm_quant.op.simulated_quantize import (
     spec_of,
 )
 from tvm_quant.op.spec import Kind, QuantSpec
-from tvm_quant.op.table import OP_SPECS, OpSpec, Role, role_of, spec_for
+from tvm_quant.op.table import OP_SPECS, OpSpec, Role, op_function, role_of, spec_for
 
 __all__ = [
     "NO_GROUP",
@@ -34,6 +34,7 @@ __all__ = [
     "is_requantize",
     "is_simulated",
     "kind_of",
+    "op_function",
     "quantize_numpy",
     "requantize",
     "requantize_numpy",

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from tvm import relax, te, tirx
 from tvm.relax.transform.legalize_ops.common import register_legalize
 
+from tvm_quant.ir import constant
 from tvm_quant.op.register import dict_attrs, register_op
 from tvm_quant.op.simulated_quantize import load_broadcast
 
@@ -64,7 +65,7 @@ def requantize(
     scale = np.asarray(multiplier, "float64")
     mantissa, shift = _ENCODE[mode](scale)
     zero = np.asarray(zero_point, "int32")
-    operands = [data, relax.const(mantissa), relax.const(shift), relax.const(zero)]
+    operands = [data, constant(mantissa), constant(shift), constant(zero)]
     return relax.Call(REQUANTIZE, operands, attrs)
 
 
@@ -156,7 +157,10 @@ REQUANTIZE = register_op(
     [
         ("data", "integers, any shape"),
         ("multiplier", "float32, or int32 in Q31; scalar or broadcastable to data"),
-        ("shift", "int32; scalar or broadcastable to data; positive is left for fixed_point, right for shift"),
+        (
+            "shift",
+            "int32; scalar or broadcastable to data; positive is left for fixed_point, right for shift",
+        ),
         ("zero_point", "int32; scalar or broadcastable to data"),
     ],
     lambda call, _builder: relax.TensorType(call.args[0].ty.shape, str(call.attrs["dtype"])),
@@ -183,7 +187,9 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return builder.call_te(compute, *call.args, primfunc_name_hint="requantize")
 
 
-def _lower_float(acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, _shift: tirx.PrimExpr) -> tirx.PrimExpr:
+def _lower_float(
+    acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, _shift: tirx.PrimExpr
+) -> tirx.PrimExpr:
     return te.round(acc.astype("float32") * mantissa)
 
 
@@ -204,7 +210,9 @@ def _lower_fixed_point(
     return (high >> right) + ((high & mask) > threshold).astype("int64")
 
 
-def _lower_shift(acc: tirx.PrimExpr, _mantissa: tirx.PrimExpr, shift: tirx.PrimExpr) -> tirx.PrimExpr:
+def _lower_shift(
+    acc: tirx.PrimExpr, _mantissa: tirx.PrimExpr, shift: tirx.PrimExpr
+) -> tirx.PrimExpr:
     def const(value: int) -> tirx.PrimExpr:
         return te.const(value, "int64")
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tvm import relax, te, tirx
 from tvm.relax.transform.legalize_ops.common import register_legalize
 
-from tvm_quant.ir import constant_value
+from tvm_quant.ir import constant, constant_value
 from tvm_quant.op.register import dict_attrs, register_op
 from tvm_quant.op.spec import Kind, QuantSpec
 
@@ -54,7 +54,7 @@ def simulated_quantize(
         return relax.Call(SIMULATED_QUANTIZE, [data], attrs)
     scale = np.asarray(scale, "float32")
     zero_point = np.broadcast_to(np.asarray(0 if zero_point is None else zero_point), scale.shape)
-    operands = [data, relax.const(scale), relax.const(zero_point.astype("int32"))]
+    operands = [data, constant(scale), constant(zero_point.astype("int32"))]
     return relax.Call(SIMULATED_QUANTIZE, operands, attrs)
 
 
@@ -107,7 +107,12 @@ def group_of(call: relax.Call) -> int:
 def calibrated(call: relax.Call, scale: npt.ArrayLike, zero_point: npt.ArrayLike) -> relax.Call:
     """The same call with another scale and zero point."""
     return simulated_quantize(
-        call.args[0], scale, zero_point, spec=spec_of(call), kind=kind_of(call), group=group_of(call)
+        call.args[0],
+        scale,
+        zero_point,
+        spec=spec_of(call),
+        kind=kind_of(call),
+        group=group_of(call),
     )
 
 
@@ -142,7 +147,9 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
             step = load_broadcast(scale, index)
             zero = load_broadcast(zero_point, index).astype("float32")
             code = te.round(data(*index) / step) + zero
-            code = te.max(te.min(code, te.const(spec.qmax, "float32")), te.const(spec.qmin, "float32"))
+            code = te.max(
+                te.min(code, te.const(spec.qmax, "float32")), te.const(spec.qmin, "float32")
+            )
             return (code - zero) * step
 
         return te.compute(data.shape, element, name="simulated_quantize")

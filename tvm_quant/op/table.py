@@ -40,7 +40,7 @@ class OpSpec:
     Attributes:
         name: Relax operator.
         role: see `Role`.
-        function: for elementwise roles, the NumPy function of the tensor operands and the attributes.
+        function: for elementwise roles, the NumPy function of tensors, scalars and attributes.
         moves_if: for MOVE, whether a call only moves integers (a nearest resize does, a linear one not).
     """
 
@@ -95,8 +95,8 @@ _ALL = [
         nn__conv2d_transpose=None,
         matmul=None,
     ),
-    *_rows(Role.SUM, add=np.add, subtract=np.subtract),
-    *_rows(Role.PRODUCT, multiply=np.multiply),
+    *_rows(Role.SUM, add=lambda a, b, _attrs: a + b, subtract=lambda a, b, _attrs: a - b),
+    *_rows(Role.PRODUCT, multiply=lambda a, b, _attrs: a * b),
     *_rows(Role.MEAN, mean=None, nn__avg_pool1d=None, nn__avg_pool2d=None, nn__avg_pool3d=None),
     *_rows(Role.MEAN, nn__adaptive_avg_pool2d=None),
     *_rows(Role.JOIN, concat=None),
@@ -155,3 +155,10 @@ _ALL = [
 ]
 
 OP_SPECS: dict[str, OpSpec] = {spec.name: spec for spec in _ALL}
+
+
+def op_function(call: relax.Call) -> Callable[..., Array]:
+    """The NumPy function of an elementwise call: (tensors..., scalars..., attributes) -> array."""
+    spec = OP_SPECS[str(call.op.name)]
+    assert spec.function is not None, f"{spec.name} is not elementwise"
+    return spec.function

@@ -158,7 +158,7 @@ class _Proposer:
         return Flow.TABLE
 
     def _place_same_origin(self, node: Node) -> bool:
-        """x * sigmoid(x), x * clip(x + 3, 0, 6), ...: a function of the codes of x alone."""
+        """X * sigmoid(x), x * clip(x + 3, 0, 6), ...: a function of the codes of x alone."""
         (_, left), (_, right) = node.variables
         origins = self._ancestors(right)
         origin = next((var for var in self._ancestors(left) if var in origins), None)
@@ -186,16 +186,28 @@ class _Proposer:
 
     def _accumulating_port(self, node: Node) -> int | None:
         """The operand that stays an accumulator: of those a contraction feeds alone, the last computed."""
-        ports = [(self.network.order[var], port) for port, var in node.variables if self._accumulates(var)]
+        ports = [
+            (self.network.order[var], port)
+            for port, var in node.variables
+            if self._accumulates(var)
+        ]
         return max(ports)[1] if ports else None
 
     def _accumulates(self, var: relax.Var) -> bool:
         node = self.network.node(var)
-        if node is None or self._state(var) is not Flow.ACCUMULATOR or len(self.network.uses[var]) > 1:
+        if (
+            node is None
+            or self._state(var) is not Flow.ACCUMULATOR
+            or len(self.network.uses[var]) > 1
+        ):
             return False
         if node.role is Role.CONTRACTION:
             return True
-        return not node.is_binary() and node.role in _AFFINE_ROLES and self._accumulates(node.variables[0][1])
+        return (
+            not node.is_binary()
+            and node.role in _AFFINE_ROLES
+            and self._accumulates(node.variables[0][1])
+        )
 
     def _reads_integers(self, node: Node) -> bool:
         return any(self._state(var) is not Flow.FLOAT for _port, var in node.variables)

@@ -85,9 +85,15 @@ def _why_mean(node: Node) -> str | None:
         return "average pooling with ceil_mode"
     if any(int(d) != 1 for d in attrs.dilation):
         return "average pooling with dilation"
-    spatial = [size for size, axis in zip(shape, str(attrs.layout), strict=True) if axis not in "NC"]
+    spatial = [
+        size for size, axis in zip(shape, str(attrs.layout), strict=True) if axis not in "NC"
+    ]
     uneven = not attrs.count_include_pad and any(int(p) for p in attrs.padding)
-    return "average pooling that leaves out padding of a dynamic size" if uneven and None in spatial else None
+    return (
+        "average pooling that leaves out padding of a dynamic size"
+        if uneven and None in spatial
+        else None
+    )
 
 
 def _why_move(node: Node) -> str | None:
@@ -115,4 +121,6 @@ def _check_selection(network: Network, config: QuantizeConfig, convolutions: int
         for pattern in patterns:
             if not any(matches(pattern, *pair) for pair in names):
                 nodes = sorted({node for node, _op in names})
-                raise ConfigError(f"{field}: pattern '{pattern}' matches no node; nodes are {nodes[:20]}.")
+                raise ConfigError(
+                    f"{field}: pattern '{pattern}' matches no node; nodes are {nodes[:20]}."
+                )

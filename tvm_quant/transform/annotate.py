@@ -85,7 +85,9 @@ class _Annotator(PyExprMutator):  # type: ignore[misc]
         args: list[relax.Expr] = []
         for operand in call.args:
             fields = operand.fields if isinstance(operand, relax.Tuple) else [operand]
-            new = [self._wrap(f, Place(consumer=consumer, port=port + i)) for i, f in enumerate(fields)]
+            new = [
+                self._wrap(f, Place(consumer=consumer, port=port + i)) for i, f in enumerate(fields)
+            ]
             args.append(relax.Tuple(new) if isinstance(operand, relax.Tuple) else new[0])
             port += len(fields)
         if all(new.same_as(old) for new, old in zip(args, call.args, strict=True)):
@@ -99,7 +101,10 @@ class _Annotator(PyExprMutator):  # type: ignore[misc]
         key = (operand, quantizer)
         if key not in self.shared:
             call = simulated_quantize(
-                self.visit_expr(operand), spec=quantizer.spec, kind=quantizer.kind, group=quantizer.group
+                self.visit_expr(operand),
+                spec=quantizer.spec,
+                kind=quantizer.kind,
+                group=quantizer.group,
             )
             source = operand.name if isinstance(operand, relax.Var) else place.consumer + "_weight"
             self.shared[key] = self.builder_.emit(call, name_hint=f"{source}_q")

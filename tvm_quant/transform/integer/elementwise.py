@@ -1,0 +1,177 @@
+"""Sums, products, clamps and functions of one element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from tvm import relax
+
+from tvm_quant.ir import constant, constant_value, tensor_shape
+from tvm_quant.op import op_function
+from tvm_quant.transform.integer.emitter import FRACTION_BITS, Emitter, tabulated
+from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Float, Table, Value
+
+_SIGN = {"relax.add": 1, "relax.subtract": -1}
+
+
+def realize_sum(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
+    """A + b, a - b: on tables of the same codes, with a constant, or of two tensors."""
+    table = tabulate(call, operands)
+    if table is not None:
+        return table
+    left, right = operands
+    sign = _SIGN[str(call.op.name)]
+    constants = [_constant(value) for value in operands]
+    if constants[1] is not None:
+        return _add_constant(emitter, call, left, sign * constants[1])
+    if constants[0] is not None:
+        negated = right if sign == 1 else _multiply_constant(emitter, call, right, np.asarray(-1.0))
+        return None if negated is None else _add_constant(emitter, call, negated, constants[0])
+    if isinstance(left, Accumulator) and isinstance(right, Codes) and _same_shape(call, left):
+        return emitter.add_codes(left, right, sign)
+    if isinstance(left, Codes) and isinstance(right, Accumulator) and _same_shape(call, right):
+        if sign == -1:
+            right = _negate(emitter, right)
+        return emitter.add_codes(right, left, 1)
+    if (
+        isinstance(left, Codes)
+        and isinstance(right, Codes)
+        and max(left.spec.bits, right.spec.bits) <= 16
+    ):
+        return emitter.common_scale(left, right, sign)
+    return None
+
+
+def realize_product(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
+    """A * b: on tables of the same codes, with a constant, or of two tensors of codes."""
+    table = tabulate(call, operands)
+    if table is not None:
+        return table
+    left, right = operands
+    for value, other in ((left, right), (right, left)):
+        known = _constant(other)
+        if known is not None:
+            return _multiply_constant(emitter, call, value, known)
+    if not (isinstance(left, Codes) and isinstance(right, Codes)):
+        return None
+    bound = left.largest * right.largest
+    dtype = "int32" if bound < 2**31 else "int64"
+    product = relax.op.multiply(emitter.centred(left, dtype), emitter.centred(right, dtype))
+    scale = left.scale * right.scale
+    return Accumulator(expr=emitter.emit(product), scale=scale, bound=np.asarray(bound))
+
+
+def realize_clamp(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
+    """relu, clip: pending on an accumulator, a table on codes."""
+    value = operands[0]
+    low, high = clamp_bounds(call)
+    if isinstance(value, Accumulator):
+        return value.clamp(low, high)
+    table = tabulated(value)
+    if table is not None:
+        clamp = None
+        if table.clamp is not None:
+            clamp = tuple(min(max(bound, low), high) for bound in table.clamp)
+        return replace(table, values=np.clip(table.values, low, high), clamp=clamp)
+    return emitter.to_accumulator(value).clamp(low, high) if isinstance(value, Codes) else None
+
+
+def realize_pointwise(_emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
+    """Any function of one element: a table."""
+    return tabulate(call, operands)
+
+
+def clamp_bounds(call: relax.Call) -> tuple[float, float]:
+    """The range that a clamp narrows to.
+
+    >>> clamp_bounds(relax.op.nn.relu(relax.Var("x", relax.TensorType((1,), "float32"))))
+    (0.0, inf)
+    """
+    function = op_function(call)
+    extremes = np.array([-np.inf, np.inf])
+    low, high = function(extremes, *_scalars(call), call.attrs)
+    return float(low), float(high)
+
+
+def tabulate(call: relax.Call, operands: list[Value]) -> Table | None:
+    """The call as a function of the codes of one tensor, or None if there is no such tensor."""
+    tables = [tabulated(value) for value in operands]
+    found = [table for table in tables if table is not None]
+    if not found or any(not table.codes.expr.same_as(found[0].codes.expr) for table in found):
+        return None
+    columns: list[Array] = []
+    for value, table in zip(operands, tables, strict=True):
+        known = _constant(value)
+        if table is not None:
+            columns.append(table.values)
+        elif known is not None and known.size == 1:
+            columns.append(known.astype("float32").reshape(()))
+        else:
+            return None
+    with np.errstate(all="ignore"):
+        values = op_function(call)(*columns, *_scalars(call), call.attrs)
+    return Table(codes=found[0].codes, values=_finite(values))
+
+
+def _finite(values: Array) -> Array:
+    limit = float(np.finfo("float32").max)
+    return np.nan_to_num(np.asarray(values, "float64"), posinf=limit, neginf=-limit).astype(
+        "float32"
+    )
+
+
+def _scalars(call: relax.Call) -> list[float]:
+    """Scalar (non-tensor) operands."""
+    return [
+        float(arg.value)
+        for arg in call.args
+        if hasattr(arg, "value") and constant_value(arg) is None
+    ]
+
+
+def _constant(value: Value) -> Array | None:
+    return constant_value(value.expr) if isinstance(value, Float) else None
+
+
+def _add_constant(emitter: Emitter, call: relax.Call, value: Value, known: Array) -> Value | None:
+    if isinstance(value, Float) or not _same_shape(call, value):
+        return None
+    if isinstance(value, Table) and value.clamp is None:
+        return None
+    return emitter.add_constant(emitter.to_accumulator(value, FRACTION_BITS), known)
+
+
+def _multiply_constant(
+    emitter: Emitter, call: relax.Call, value: Value, known: Array
+) -> Accumulator | None:
+    if isinstance(value, Float) or not _same_shape(call, value):
+        return None
+    if isinstance(value, Table) and value.clamp is None:
+        return None
+    acc = emitter.to_accumulator(value)
+    factor = known.astype("float64")
+    sign = np.sign(factor)
+    if (sign != 1).any():
+        acc = emitter.add_offset(emitter.apply_clamp(acc))
+        expr = relax.op.multiply(acc.expr, constant(sign.astype(acc.dtype)))
+        acc = replace(acc, expr=emitter.emit(expr, "_signed"))
+    magnitude = np.where(factor == 0, 1.0, np.abs(factor))
+    return replace(
+        acc, scale=acc.scale * magnitude, low=acc.low * magnitude, high=acc.high * magnitude
+    )
+
+
+def _negate(emitter: Emitter, acc: Accumulator) -> Accumulator:
+    acc = emitter.apply_clamp(acc)
+    return replace(acc, expr=emitter.emit(relax.op.negative(acc.expr), "_negative"))
+
+
+def _same_shape(call: relax.Call, value: Value) -> bool:
+    """Whether the result has the shape of `value`: the other operand is broadcast to it."""
+    expr = value.codes.expr if isinstance(value, Table) else value.expr
+    return tensor_shape(expr) is not None and str(expr.ty.shape) == str(call.ty.shape)
+
+
+ElementwiseRule = Callable[[Emitter, relax.Call, list[Value]], Value | None]

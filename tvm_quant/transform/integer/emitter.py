@@ -1,0 +1,265 @@
+"""Emits integer arithmetic: the conversions between the forms of a value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax
+
+from tvm_quant.ir import constant, tensor_shape
+from tvm_quant.op import QuantSpec, RequantizeMode, quantize_numpy, requantize
+from tvm_quant.transform.integer.value import (
+    INT32_LIMIT,
+    Accumulator,
+    Array,
+    Codes,
+    Float,
+    Table,
+    Value,
+    table_of,
+)
+
+R = relax.op
+
+#: Fraction bits that a code gains before a constant or another tensor is added to it.
+FRACTION_BITS = 16
+
+
+class Emitter:
+    """Emits calls under the name of the variable that is being realized.
+
+    Args:
+        builder: block builder inside a function.
+        mode: how accumulators are scaled to codes.
+    """
+
+    def __init__(self, builder: relax.BlockBuilder, mode: RequantizeMode):
+        self.builder = builder
+        self.mode = mode
+        self.name = "value"
+        self.emitted: list[str] = []
+        self._floats: dict[relax.Expr, relax.Expr] = {}
+
+    def emit(self, expr: relax.Expr, suffix: str = "") -> relax.Var:
+        """Bind `expr` to a variable named after the current one."""
+        var = self.builder.emit(expr, name_hint=f"{self.name}{suffix}")
+        self.emitted.append(str(var.name))
+        return var
+
+    # To float ------------------------------------------------------------------
+
+    def to_float(self, value: Value) -> relax.Expr:
+        """The real values, float32."""
+        if isinstance(value, Float):
+            return value.expr
+        key = value.codes.expr if isinstance(value, Table) else value.expr
+        if isinstance(value, Codes):
+            if key not in self._floats:
+                self._floats[key] = self._dequantize(value)
+            return self._floats[key]
+        return (
+            self._look_up(value, value.values) if isinstance(value, Table) else self._scale(value)
+        )
+
+    def _dequantize(self, codes: Codes) -> relax.Expr:
+        data = R.astype(codes.expr, "float32")
+        if codes.zero_point.any():
+            data = R.subtract(data, constant(codes.zero_point.astype("float32")))
+        return self.emit(R.multiply(data, constant(codes.scale.astype("float32"))), "_float")
+
+    def _scale(self, acc: Accumulator) -> relax.Expr:
+        acc = self.add_offset(acc)
+        data = R.multiply(R.astype(acc.expr, "float32"), constant(acc.scale.astype("float32")))
+        if np.isfinite(acc.low).any():
+            data = R.maximum(data, constant(acc.low.astype("float32")))
+        if np.isfinite(acc.high).any():
+            data = R.minimum(data, constant(acc.high.astype("float32")))
+        return self.emit(data, "_float")
+
+    def _look_up(self, table: Table, values: Array) -> relax.Expr:
+        index = R.astype(table.codes.expr, "int32")
+        if table.codes.spec.qmin:
+            index = R.subtract(index, constant(np.int32(table.codes.spec.qmin)))
+        return self.emit(R.take(constant(values), index, axis=0, mode="clip"), "_table")
+
+    # To codes ------------------------------------------------------------------
+
+    def to_codes(self, value: Value, scale: Array, zero_point: Array, spec: QuantSpec) -> Codes:
+        """Quantize or requantize to a grid."""
+        wanted = Codes(
+            expr=constant(0),
+            scale=scale.astype("float64"),
+            zero_point=zero_point.astype("int64"),
+            spec=spec,
+        )
+        if isinstance(value, Codes) and value.spec == spec and value.same_grid(wanted):
+            return value
+        return replace(wanted, expr=self.emit(self._codes_expr(value, wanted), "_q"))
+
+    def _codes_expr(self, value: Value, wanted: Codes) -> relax.Expr:
+        if isinstance(value, Float):
+            return self._quantize(value.expr, wanted)
+        if isinstance(value, Table) and value.clamp is None and wanted.scale.size == 1:
+            codes = quantize_numpy(value.values, wanted.scale, wanted.zero_point, wanted.spec)
+            return self._look_up(value, codes)
+        return self._requantize(self.to_accumulator(value), wanted)
+
+    def _quantize(self, data: relax.Expr, wanted: Codes) -> relax.Expr:
+        spec = wanted.spec
+        steps = R.round(R.divide(data, constant(wanted.scale.astype("float32"))))
+        if wanted.zero_point.any():
+            steps = R.add(steps, constant(wanted.zero_point.astype("float32")))
+        return R.astype(R.clip(steps, float(spec.qmin), float(spec.qmax)), spec.dtype)
+
+    def _requantize(self, acc: Accumulator, wanted: Codes) -> relax.Expr:
+        acc = self.add_offset(acc)
+        spec = wanted.spec
+        low, high = (
+            quantize_numpy(bound, wanted.scale, wanted.zero_point, spec)
+            for bound in (acc.low, acc.high)
+        )
+        multiplier = acc.scale / wanted.scale
+        codes = requantize(
+            acc.expr,
+            multiplier,
+            wanted.zero_point,
+            dtype=spec.dtype,
+            qmin=int(low.min()),
+            qmax=int(high.max()),
+            mode=self._mode(multiplier),
+        )
+        if low.min() != low.max():
+            codes = R.maximum(self.emit(codes, "_scaled"), constant(low))
+        if high.min() != high.max():
+            codes = R.minimum(self.emit(codes, "_clamped"), constant(high))
+        return codes
+
+    def _mode(self, multiplier: Array) -> RequantizeMode:
+        """Shifts only exist for powers of two; an average over 3 x 3 has none."""
+        if self.mode is RequantizeMode.SHIFT and (np.frexp(multiplier)[0] != 0.5).any():
+            return RequantizeMode.FIXED_POINT
+        return self.mode
+
+    # Accumulators --------------------------------------------------------------
+
+    def to_accumulator(self, value: Value, fraction_bits: int = 0) -> Accumulator:
+        """Codes as wide integers with `fraction_bits` more bits below the point."""
+        if isinstance(value, Accumulator):
+            return value
+        if isinstance(value, Table):
+            assert value.clamp is not None, "a table that is no clamp has no accumulator form"
+            return self.to_accumulator(value.codes, fraction_bits).clamp(*value.clamp)
+        assert isinstance(value, Codes)
+        factor = 1 << fraction_bits
+        dtype = wide_dtype(value.largest * factor)
+        expr = R.astype(value.expr, dtype)
+        if factor != 1:
+            expr = R.multiply(expr, constant(np.asarray(factor, dtype)))
+        return Accumulator(
+            expr=self.emit(expr, "_wide"),
+            scale=value.scale / factor,
+            bound=np.asarray(value.largest * factor),
+            offset=-value.zero_point * factor,
+        )
+
+    def centred(self, codes: Codes, dtype: str) -> relax.Expr:
+        """Code - zero_point in a wider type."""
+        expr = R.astype(codes.expr, dtype) if str(codes.expr.ty.dtype) != dtype else codes.expr
+        if codes.zero_point.any():
+            expr = R.subtract(expr, constant(codes.zero_point.astype(dtype)))
+        return self.emit(expr, "_centred")
+
+    def add_offset(self, acc: Accumulator) -> Accumulator:
+        """Apply the pending constant."""
+        if not acc.offset.any():
+            return acc
+        acc = self.widen(acc, acc.bound)
+        summed = R.add(acc.expr, constant(acc.offset.astype(acc.dtype)))
+        return replace(acc, expr=self.emit(summed, "_sum"), offset=np.zeros((), "int64"))
+
+    def apply_clamp(self, acc: Accumulator) -> Accumulator:
+        """Apply the pending constant and the pending clamp."""
+        acc = self.add_offset(acc)
+        for bound, operator in ((acc.low, R.maximum), (acc.high, R.minimum)):
+            if np.isfinite(bound).any():
+                limit = np.clip(np.round(bound / acc.scale), -INT32_LIMIT, INT32_LIMIT)
+                expr = operator(acc.expr, constant(limit.astype(acc.dtype)))
+                acc = replace(acc, expr=self.emit(expr, "_clamped"))
+        return replace(acc, low=np.full((), -np.inf), high=np.full((), np.inf))
+
+    def widen(self, acc: Accumulator, bound: Array) -> Accumulator:
+        """Go to 64 bits if 32 cannot hold `bound`."""
+        dtype = wide_dtype(float(np.max(bound)))
+        if dtype == acc.dtype or acc.dtype == "int64":
+            return acc
+        return replace(acc, expr=self.emit(R.astype(acc.expr, dtype), "_wide"))
+
+    def add_constant(self, acc: Accumulator, real: npt.ArrayLike) -> Accumulator:
+        """Acc + real, rounded to the accumulator's scale; never clipped."""
+        if acc.is_clamped:
+            acc = self.apply_clamp(acc)
+        steps = np.round(np.asarray(real, "float64") / acc.scale).astype("int64")
+        return replace(acc, offset=acc.offset + steps, bound=acc.bound + np.abs(steps))
+
+    def add_codes(self, acc: Accumulator, codes: Codes, sign: int) -> Accumulator:
+        """Acc + sign * codes, with the codes brought to the accumulator's scale by multiply and shift."""
+        acc = self.apply_clamp(acc)
+        ratio = np.broadcast_to(
+            codes.scale / acc.scale, np.broadcast_shapes(codes.scale.shape, acc.scale.shape)
+        )
+        bound = acc.bound + codes.largest * ratio + 1
+        acc = self.widen(acc, bound)
+        dtype = acc.dtype
+        budget = 30 - int(np.ceil(np.log2(codes.largest + 1)))
+        shift = np.clip(np.floor(np.log2((2.0**budget - 1) / ratio)), 0, 30).astype("int64")
+        factor = np.round(ratio * 2.0**shift).astype("int64") * sign
+        term = R.multiply(self.centred(codes, dtype), constant(factor.astype(dtype)))
+        if shift.any():
+            half = np.where(shift > 0, 1 << np.maximum(shift - 1, 0), 0)
+            term = R.add(term, constant(half.astype(dtype)))
+            term = R.right_shift(term, constant(shift.astype(dtype)))
+        return replace(acc, expr=self.emit(R.add(acc.expr, term)), bound=bound)
+
+    def common_scale(self, left: Codes, right: Codes, sign: int) -> Accumulator:
+        """Left + sign * right on a fixed-point scale that both reach by an integer factor."""
+        largest = max(left.largest, right.largest)
+        bits = 29 - int(np.ceil(np.log2(largest + 1)))
+        scale = np.maximum(left.scale, right.scale) / 2.0**bits
+        factors = [np.round(codes.scale / scale).astype("int64") for codes in (left, right)]
+        terms = [
+            R.multiply(self.centred(codes, "int32"), constant(factor.astype("int32")))
+            for codes, factor in zip((left, right), (factors[0], factors[1] * sign), strict=True)
+        ]
+        bound = left.largest * factors[0] + right.largest * factors[1]
+        return Accumulator(
+            expr=self.emit(R.add(*terms)), scale=scale, bound=np.asarray(bound, "float64")
+        )
+
+
+def wide_dtype(bound: float) -> str:
+    """The accumulator type that holds +-bound."""
+    return "int32" if bound <= INT32_LIMIT else "int64"
+
+
+def tabulated(value: Value) -> Table | None:
+    """`value` as a table of codes with one scale, or None."""
+    if isinstance(value, Table):
+        return value
+    if isinstance(value, Codes) and value.scale.size == 1:
+        return table_of(value)
+    return None
+
+
+def rank(expr: relax.Expr) -> int:
+    """Rank of a tensor."""
+    return len(tensor_shape(expr) or ())
+
+
+def along(vector: npt.NDArray[Any], axis: int, ndim: int) -> npt.NDArray[Any]:
+    """A vector as an array of `ndim` axes that runs along `axis`."""
+    shape = [1] * ndim
+    shape[axis] = -1
+    return vector.reshape(shape)

@@ -1,0 +1,178 @@
+"""Realize: from simulated quantization in float to integer arithmetic.
+
+Before    y = nn.relu(R.nn.conv2d(simulated_quantize(x, s, z), simulated_quantize(w, t, 0)) + b)
+          q = simulated_quantize(y, u, v)
+After     x' = quantize(x)                              uint8
+          a  = R.nn.conv2d(x', w', out_dtype="int32")   w' = round(w / t), int8
+          a' = a + (round(b / (s t)) - z sum(w'))       int32
+          q  = requantize(a', s t / u, v)               uint8, with relu in its lower bound
+
+Every scale leaves the arithmetic: a scale is carried beside the integers (integer/value.py) until one
+requantize applies it. Each operator has one rule by its role (integer/rules.py). A call without
+integer operands stays in float, between a dequantize and a quantize.
+
+Needs every `simulated_quantize` to be calibrated (CalibrateWeights, CalibrateActivations).
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import IRModule, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_quant.errors import IRContractError
+from tvm_quant.ir import NODE_NAMES, bindings, constant, constant_value, node_name
+from tvm_quant.ir.bindings import flat_operands
+from tvm_quant.ir.signature import main_function
+from tvm_quant.op import (
+    RequantizeMode,
+    is_calibrated,
+    is_simulated,
+    quantize_numpy,
+    role_of,
+    scale_of,
+    spec_of,
+)
+from tvm_quant.transform.integer import RULES
+from tvm_quant.transform.integer.emitter import Emitter
+from tvm_quant.transform.integer.value import Codes, Float, Value
+
+
+@tvm.transform.module_pass(opt_level=0, name="Realize")
+class Realize:
+    """Replace calibrated `simulated_quantize` by integer tensors.
+
+    Args:
+        mode: how accumulators are scaled to codes.
+    """
+
+    def __init__(self, mode: RequantizeMode = RequantizeMode.FLOAT):
+        self.mode = mode
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        func = main_function(mod)
+        verify_calibrated(func)
+        realized = _Realizer(func, self.mode).run()
+        result = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+        result.update_func(mod.get_global_var("main"), realized)
+        return result
+
+
+def verify_calibrated(func: relax.Function) -> None:
+    """Check the contract of Realize.
+
+    Raises:
+        IRContractError: a quantizer has no scale.
+    """
+    for binding in bindings(func):
+        if is_simulated(binding.value) and not is_calibrated(binding.value):
+            raise IRContractError(
+                f"Quantizer '{binding.var.name}' of node '{node_name(func, binding.var)}' has no scale. "
+                "Run CalibrateWeights and CalibrateActivations before Realize."
+            )
+
+
+class _Realizer:
+    def __init__(self, func: relax.Function, mode: RequantizeMode):
+        self.func = func
+        self.builder = relax.BlockBuilder()
+        self.emitter = Emitter(self.builder, mode)
+        self.values: dict[relax.Var, Value] = {}
+        self.names: dict[str, str] = {}
+
+    def run(self) -> relax.Function:
+        params = list(self.func.params)
+        self.values = {param: Float(expr=param) for param in params}
+        blocks = self.func.body.blocks
+        with self.builder.function("main", params):
+            if all(isinstance(block, relax.DataflowBlock) for block in blocks):
+                with self.builder.dataflow():
+                    self._visit_bindings()
+                    result = self.builder.emit_output(self._result())
+            else:
+                self._visit_bindings()
+                result = self.builder.emit(self._result())
+            self.builder.emit_func_output(result)
+        realized = self.builder.get()["main"].with_attrs(dict(self.func.attrs or {}))
+        return realized.with_attr(NODE_NAMES, self.names)
+
+    def _visit_bindings(self) -> None:
+        for block in self.func.body.blocks:
+            for binding in block.bindings:
+                self.emitter.name = str(binding.var.name)
+                self.emitter.emitted.clear()
+                self.values[binding.var] = self._realize(binding)
+                name = node_name(self.func, binding.var)
+                self.names.update(dict.fromkeys(self.emitter.emitted, name))
+
+    def _realize(self, binding: relax.Binding) -> Value:
+        if isinstance(binding, relax.MatchCast):
+            cast = relax.MatchCast(binding.var, self._in_float(binding.value), binding.ty)
+            self.builder.emit_normalized(cast)
+            return Float(expr=binding.var)
+        value = binding.value
+        if isinstance(value, relax.Var):
+            return self._value(value)
+        if is_simulated(value):
+            return self._quantize(value)
+        role = role_of(value)
+        if role is not None:
+            operands = [
+                self._value(operand) for operand in flat_operands(value) if _is_tensor(operand)
+            ]
+            if any(not isinstance(operand, Float) for operand in operands):
+                realized = RULES[role](self.emitter, value, operands)
+                if realized is not None:
+                    return realized
+        return Float(expr=self.emitter.emit(self._in_float(value)))
+
+    def _quantize(self, call: relax.Call) -> Value:
+        scale, zero_point = scale_of(call)
+        spec = spec_of(call)
+        known = constant_value(call.args[0])
+        if known is None:
+            return self.emitter.to_codes(self._value(call.args[0]), scale, zero_point, spec)
+        codes = constant(quantize_numpy(known, scale, zero_point, spec))
+        return Codes(
+            expr=codes,
+            scale=scale.astype("float64"),
+            zero_point=zero_point.astype("int64"),
+            spec=spec,
+        )
+
+    def _value(self, expr: relax.Expr) -> Value:
+        return (
+            self.values.get(expr, Float(expr=expr))
+            if isinstance(expr, relax.Var)
+            else Float(expr=expr)
+        )
+
+    def _in_float(self, expr: relax.Expr) -> relax.Expr:
+        """`expr` with every variable replaced by its real values."""
+        free = relax.analysis.free_vars(expr)
+        known = {var: self.emitter.to_float(self.values[var]) for var in free if var in self.values}
+        return _Substitute(known).visit_expr(expr)
+
+    def _result(self) -> relax.Expr:
+        self.emitter.name = "result"
+        return self._in_float(self.func.body.body)
+
+
+def _is_tensor(expr: relax.Expr) -> bool:
+    return isinstance(expr.ty, relax.TensorType)
+
+
+@mutator
+class _Substitute(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, values: dict[relax.Var, relax.Expr]):
+        super().__init__()
+        self.values = values
+
+    def visit_var_(self, var: relax.Var) -> relax.Expr:
+        return self.values.get(var, var)
+
+    def visit_dataflow_var_(self, var: relax.Var) -> relax.Expr:
+        return self.values.get(var, var)
+
+
+__all__ = ["Realize", "verify_calibrated"]
