@@ -69,8 +69,8 @@ def test_result_is_contiguous():
             np.zeros((2, 3), np.float32),
             info(dtype="int64", name="ids"),
             (
-                "input 'ids' has dtype float32, but the model takes int64; values such as ids must be "
-                "integers"
+                "input 'ids' has dtype float32, but the model takes int64; values such as ids must "
+                "be integers"
             ),
         ),
         (

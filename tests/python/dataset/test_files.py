@@ -122,7 +122,7 @@ X = [TensorInfo(name="x", shape=(None, 2), dtype="float32")]
     [
         (
             {"p": np.ones((2, 2)), "q": np.ones((2, 2))},
-            "has 2 arrays that could be input 'x': 'p' (2, 2) float64, 'q' (2, 2) float64. Name the",
+            "has 2 arrays that could be input 'x': 'p' (2, 2) float64, 'q' (2, 2) float64. Name",
         ),
         ({"x": np.ones((2, 2)), "q": np.ones(2)}, "unknown name 'q'. The model has input 'x'"),
         (

@@ -1,0 +1,26 @@
+"""What a quantized network is worth: comparisons, tables, pictures."""
+
+from tvm_quant.report.evaluate import Evaluation, LayerSqnr, evaluate, layer_sqnr
+from tvm_quant.report.inspect import float_table, quantizer_table, select, to_json
+from tvm_quant.report.plot import plot_histogram, plot_layers
+from tvm_quant.report.sqnr import SqnrMeter, sqnr_db
+from tvm_quant.report.taps import layer_variables, tapped
+from tvm_quant.report.trace import PassTrace
+
+__all__ = [
+    "Evaluation",
+    "LayerSqnr",
+    "PassTrace",
+    "SqnrMeter",
+    "evaluate",
+    "float_table",
+    "layer_sqnr",
+    "layer_variables",
+    "plot_histogram",
+    "plot_layers",
+    "quantizer_table",
+    "select",
+    "sqnr_db",
+    "tapped",
+    "to_json",
+]
