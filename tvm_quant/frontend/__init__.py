@@ -1,0 +1,77 @@
+"""Front doors: from a model in any supported format to a float Relax module.
+
+>>> sorted(FRONTENDS)
+['onnx', 'relax', 'tflite', 'torch']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import IRModule
+
+from tvm_quant.errors import FrontendError
+from tvm_quant.frontend import onnx, pytorch, relax_module, tflite
+from tvm_quant.frontend.base import Frontend, Params, Request, Shapes
+
+_ROWS = (relax_module.FRONTEND, onnx.FRONTEND, pytorch.FRONTEND, tflite.FRONTEND)
+FRONTENDS: dict[str, Frontend] = {row.name: row for row in _ROWS}
+
+__all__ = ["FRONTENDS", "Frontend", "load"]
+
+
+def load(
+    source: object,
+    *,
+    shapes: Shapes | None = None,
+    example_inputs: Sequence[Any] | None = None,
+) -> tuple[IRModule, Params]:
+    """Read a float model.
+
+    Args:
+        source: a path (`.onnx`, `.tflite`, `.pt2`), the bytes of an ONNX or TFLite file, an
+            `onnx.ModelProto`, a `torch.export.ExportedProgram`, a `torch.nn.Module`, a
+            `tvm.IRModule` or a pair (`tvm.IRModule`, params).
+        shapes: input shapes that replace the model's, {input name: shape}; ONNX and TFLite only.
+        example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`.
+
+    Returns:
+        (mod, params): `mod["main"]` computes the network in float. Its weights are constants and
+        params is empty, unless the source was a pair. The names of the original nodes stand in the
+        attribute `tvm_quant.node_names` of `main` (see `tvm_quant.ir.node_name`).
+
+    Raises:
+        FrontendError: no such file, a format nobody reads, a damaged file, or an operator that
+            cannot be converted; the message names the node.
+
+    >>> mod, params = load("resnet20.onnx", shapes={"data": (1, 3, 32, 32)})  # doctest: +SKIP
+    """
+    request = Request(source=source, shapes=shapes, example_inputs=example_inputs)
+    _check_path(request)
+    for frontend in FRONTENDS.values():
+        if frontend.accepts(source):
+            return frontend.load(request)
+    raise FrontendError(f"Cannot read {_describe(source)}. Accepted are:\n{_accepted()}")
+
+
+def _check_path(request: Request) -> None:
+    path = request.path()
+    if path is None:
+        return
+    if not path.exists():
+        raise FrontendError(f"No such model file: {path}")
+    if path.is_dir():
+        raise FrontendError(f"{path} is a folder; give the model file inside it.")
+
+
+def _describe(source: object) -> str:
+    if isinstance(source, bytes):
+        return f"these {len(source)} bytes: they are no ONNX or TFLite model"
+    if isinstance(source, str) or hasattr(source, "__fspath__"):
+        return f"{source}: its ending is that of no known format"
+    return f"an object of type {type(source).__module__}.{type(source).__qualname__}"
+
+
+def _accepted() -> str:
+    return "\n".join(f"  {row.name:7s} {row.reads}" for row in FRONTENDS.values())

@@ -1,0 +1,76 @@
+"""What a front end is: a row that recognises a source and turns it into a Relax module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+from tvm import IRModule
+
+from tvm_quant.errors import FrontendError
+
+Params = dict[str, npt.NDArray[Any]]
+Shapes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the user asked to load.
+
+    Attributes:
+        source: a path, bytes or an object of the format's own library.
+        shapes: input shapes that replace those of the file, {input name: shape}; fixes dimensions
+            that the file leaves open.
+        example_inputs: arrays or tensors to trace a `torch.nn.Module` with.
+    """
+
+    source: object
+    shapes: Shapes | None = None
+    example_inputs: Sequence[Any] | None = None
+
+    def path(self) -> Path | None:
+        """The source as a path, if it is one."""
+        return Path(self.source) if isinstance(self.source, str | Path) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontend:
+    """One format.
+
+    Attributes:
+        name: what the command line calls it.
+        reads: what may be passed, as shown to the user.
+        accepts: whether a source looks like this format; imports no heavy library.
+        load: reads it; returns (module, params): `main` in float with the weights as constants, and
+            params only where the user gave them apart from the module.
+    """
+
+    name: str
+    reads: str
+    accepts: Callable[[object], bool]
+    load: Callable[[Request], tuple[IRModule, Params]]
+
+
+def has_suffix(source: object, *suffixes: str) -> bool:
+    """Whether `source` is a path with one of these endings."""
+    return isinstance(source, str | Path) and Path(source).suffix.lower() in suffixes
+
+
+def missing_extra(package: str, extra: str) -> FrontendError:
+    """The error for a format whose library is not installed."""
+    return FrontendError(
+        f"Reading this model needs the package '{package}', which is not installed. "
+        f'Run: pip install "tvm-quant[{extra}]"'
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """The line of an error message that says most: the last one TVM prints, or the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    marked = [line for line in lines if "Error:" in line or "Check failed" in line]
+    return (marked[-1] if marked else lines[0])[:300]

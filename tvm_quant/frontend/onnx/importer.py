@@ -1,0 +1,182 @@
+"""From an ONNX model to a Relax module: TVM's importer with our converters, names and scopes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+
+from onnx import GraphProto, ModelProto, NodeProto
+from tvm import IRModule, relax
+from tvm.ir.expr import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from tvm_quant.errors import FrontendError
+from tvm_quant.frontend.base import first_line
+from tvm_quant.frontend.node_names import NodeNames, identifier
+from tvm_quant.frontend.onnx.converters import CONVERTERS, Node
+from tvm_quant.frontend.onnx.folding import fold_node
+from tvm_quant.frontend.onnx.model import attributes_of, opset_of, subgraphs
+
+# Operators whose converters take the shape of a tensor symbolically.
+# fmt: off
+_TAKES_SHAPES = frozenset({
+    "Cast", "CastLike", "Concat", "ConstantOfShape", "Equal", "Expand", "Gather", "Reshape",
+    "Resize", "Shape", "Slice", "Squeeze", "Where",
+})
+# fmt: on
+# Operators whose single output is itself a tuple.
+# fmt: off
+_RETURNS_TUPLE = frozenset({
+    "ConcatFromSequence", "Optional", "OptionalGetElement", "SequenceConstruct",
+    "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence",
+})
+# fmt: on
+
+
+def import_model(model: ModelProto) -> IRModule:
+    """The module of a model from `read_model`.
+
+    Raises:
+        FrontendError: a node that cannot be converted, by name.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importer = _Importer()
+        mod = importer.from_onnx(model.graph, opset_of(model))
+    return importer.names.attach(mod)
+
+
+class _Importer(onnx_frontend.ONNXGraphImporter):
+    """TVM's importer; a variable for each node's result, branches in scopes of their own."""
+
+    def __init__(self) -> None:
+        super().__init__(shape_dict={}, dtype_dict={}, sanitize=False)
+        self._nodes: dict[str, relax.Expr] = {}
+        self.names = NodeNames(self.bb.lookup_binding)
+
+    def _check_for_unsupported_ops(self, graph: GraphProto) -> None:
+        """`read_model` has refused them already, with better words."""
+
+    def _construct_nodes(self, graph: GraphProto) -> None:
+        self._convert_nodes(graph.node)
+        for output in graph.output:
+            self._nodes[output.name] = self._as_tensor(self._value(output.name))
+
+    def _convert_nodes(self, nodes: Iterable[NodeProto]) -> None:
+        for node in nodes:
+            inputs = [self._value(name) if name else None for name in node.input]
+            try:
+                results = self._results(node, inputs)
+            except FrontendError:
+                raise
+            except Exception as error:
+                raise FrontendError(self._failure(node, inputs, error)) from error
+            self.names.claim([r for r in results if isinstance(r, relax.Expr)], node.name)
+            self._nodes.update(zip(node.output, results, strict=False))
+
+    def _value(self, name: str) -> relax.Expr:
+        if name not in self._nodes:
+            raise FrontendError(
+                f"Tensor '{name}' is used before any node computes it; the model is damaged or its "
+                "nodes are not in topological order (onnx.checker.check_model tells where)."
+            )
+        return self._nodes[name]
+
+    def _results(self, node: NodeProto, inputs: list[relax.Expr | None]) -> list[relax.Expr]:
+        if node.op_type == "If":
+            return self._if(node, inputs[0])
+        folded = fold_node(node, inputs, self.opset)
+        if folded is not None:
+            return folded
+        if node.op_type not in _TAKES_SHAPES:
+            inputs = [self._as_tensor(value) for value in inputs]
+        return self._bind(node, self._convert(node, inputs))
+
+    def _convert(self, node: NodeProto, inputs: list[relax.Expr | None]) -> relax.Expr:
+        convert = CONVERTERS.get(node.op_type)
+        if convert is not None:
+            attributes = attributes_of(node)
+            request = Node(self.bb, inputs, attributes, self.opset, len(node.output))
+            result = convert(request)
+            if result is not None:
+                return result
+        attrs = self._parse_attr(node.attribute)
+        attrs["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+        operands = onnx_frontend.onnx_input(inputs)
+        return self._convert_operator(node.op_type, operands, attrs, self.opset)
+
+    def _bind(self, node: NodeProto, result: relax.Expr) -> list[relax.Expr]:
+        """Variables for the node's results, so that each has a name and is computed once."""
+        if node.op_type in _RETURNS_TUPLE:
+            return [result]
+        if isinstance(result, relax.Tuple):
+            fields = list(result.fields)
+        else:
+            result = self._emit(node, result)
+            fields = _fields_of(result)
+        return [self._emit(node, field) for field in fields[: len(node.output)]]
+
+    def _emit(self, node: NodeProto, value: relax.Expr) -> relax.Expr:
+        if not isinstance(value, relax.Call | relax.TupleGetItem | relax.If):
+            return value
+        value = self.bb.normalize(value)
+        if not isinstance(value.ty, relax.TensorType | relax.TupleType):
+            return value
+        return self.bb.emit(value, name_hint=identifier(node.name))
+
+    def _as_tensor(self, value: relax.Expr | None) -> relax.Expr | None:
+        if isinstance(value, relax.Expr) and isinstance(value.ty, relax.ShapeType):
+            return self.bb.emit(relax.op.shape_to_tensor(value))
+        return value
+
+    def _if(self, node: NodeProto, condition: relax.Expr) -> list[relax.Expr]:
+        bodies = {a.name: body for a, body in zip(node.attribute, subgraphs(node), strict=True)}
+        then_branch = self._branch(bodies["then_branch"])
+        else_branch = self._branch(bodies["else_branch"])
+        result = relax.If(_as_scalar(self.bb, condition), then_branch, else_branch)
+        return self._bind(node, result)
+
+    def _branch(self, graph: GraphProto) -> relax.SeqExpr:
+        """The body of a branch; its nodes are computed only when the branch is taken."""
+        outer = dict(self._nodes)
+        self.bb._begin_binding_block()
+        for tensor in graph.initializer:
+            self._nodes[tensor.name] = relax.const(self._parse_array(tensor))
+        self._convert_nodes(graph.node)
+        results = [self._as_tensor(self._value(output.name)) for output in graph.output]
+        body = self.bb.emit(results[0] if len(results) == 1 else relax.Tuple(results))
+        block = self.bb._end_block()
+        self._nodes = outer
+        return relax.SeqExpr([block], body)
+
+    def _failure(
+        self, node: NodeProto, inputs: Sequence[relax.Expr | None], error: Exception
+    ) -> str:
+        operands = ", ".join(
+            f"{name}: {_type_of(value)}" for name, value in zip(node.input, inputs, strict=True)
+        )
+        return (
+            f"Cannot convert ONNX node '{node.name}' ({node.op_type}, opset {self.opset}; inputs "
+            f"{operands or 'none'}): {first_line(error)}. Check the model with "
+            "onnx.checker.check_model(path, full_check=True); if it passes, fix open dimensions "
+            "with shapes={...}, or simplify the model so that the node disappears."
+        )
+
+
+def _fields_of(result: relax.Expr) -> list[relax.Expr]:
+    if isinstance(result, relax.Expr) and isinstance(result.ty, relax.TupleType):
+        return [relax.TupleGetItem(result, i) for i in range(len(result.ty.fields))]
+    return [result]
+
+
+def _as_scalar(builder: relax.BlockBuilder, condition: relax.Expr) -> relax.Expr:
+    """Relax wants a condition of rank 0; ONNX allows any shape of one element."""
+    if condition.ty.ndim == 0:
+        return condition
+    return builder.emit(relax.op.reshape(condition, ()))
+
+
+def _type_of(value: object) -> str:
+    if isinstance(value, GenericConst):
+        return f"constant {value.ty}"
+    return str(value.ty) if isinstance(value, relax.Expr) else str(type(value).__name__)
