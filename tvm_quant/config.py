@@ -55,13 +55,15 @@ class QuantizeConfig:
     """How to quantize. Every field has a default that suits most networks.
 
     A pattern is the name of a node as the model file spells it, a shell pattern such as
-    "layer1.*.conv?", or the name of a Relax op such as "relax.nn.conv2d". Each must match something.
+    "layer1.*.conv?", or the name of a Relax op such as "relax.nn.conv2d". Each must match
+    something.
 
     >>> QuantizeConfig(activation_estimator="mse", skip=("head.*",)).skip
     ('head.*',)
     """
 
-    #: Hardware row (see `tvm_quant.hardware.HARDWARE`): decides grids, accumulator, requantize mode.
+    #: Hardware row (see `tvm_quant.hardware.HARDWARE`): decides grids, accumulator and requantize
+    #: mode.
     hardware: str = "x86_vnni"
     #: Bits of graph inputs, 2 to 16.
     nbit_input: int = 8
@@ -121,7 +123,8 @@ class QuantizeConfig:
                 raise ConfigError(f"{name} is {value!r}; expected {low:g} to {high:g}.")
         if any(index < 0 for index in self.skip_conv_layers):
             raise ConfigError(
-                f"skip_conv_layers is {self.skip_conv_layers}; indices count from 0 and are not negative."
+                f"skip_conv_layers is {self.skip_conv_layers}; "
+                "indices count from 0 and are not negative."
             )
 
     @classmethod
@@ -215,7 +218,7 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
             str(key): _convert(typing.get_args(hint)[1], item, f"{name}.{key}")
             for key, item in value.items()
         }
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return value if isinstance(value, hint) else _build(hint, value, name)
     return _convert_scalar(hint, value, name)
 

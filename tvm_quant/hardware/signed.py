@@ -24,7 +24,8 @@ GENERIC = HardwareConfig(
 
 ARM_DOT = HardwareConfig(
     name="arm_dot",
-    source="Arm Architecture Reference Manual for A-profile, SDOT: s8 x s8 products, four at a time, in s32",
+    source="Arm Architecture Reference Manual for A-profile, SDOT: "
+    "s8 x s8 products, four at a time, in s32",
     roles=AFFINE,
 )
 
@@ -36,7 +37,8 @@ CUDA_DP4A = HardwareConfig(
 
 VTA = HardwareConfig(
     name="vta",
-    source="VTA hardware: s8 x s8 in s32, results shifted right (Moreau et al., arXiv:1807.04188, section 2)",
+    source="VTA hardware: s8 x s8 in s32, results shifted right "
+    "(Moreau et al., arXiv:1807.04188, section 2)",
     roles=SYMMETRIC,
     requantize=RequantizeMode.SHIFT,
     power_of_two_scales=True,

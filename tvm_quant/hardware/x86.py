@@ -22,6 +22,7 @@ X86_VNNI = HardwareConfig(
 
 X86_AVX2 = HardwareConfig(
     name="x86_avx2",
-    source="the same manual, VPMADDWD: s16 x s16 pairs, exact in s32; VPMADDUBSW saturates and is not used",
+    source="the same manual, VPMADDWD: s16 x s16 pairs, exact in s32; "
+    "VPMADDUBSW saturates and is not used",
     roles=ROLES,
 )

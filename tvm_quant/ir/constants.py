@@ -19,6 +19,9 @@ def constant_value(expr: relax.Expr) -> npt.NDArray[Any] | None:
 
 
 def constant(array: npt.ArrayLike) -> relax.Expr:
-    """A constant tensor of the array's own dtype (`relax.const` narrows 64-bit arrays to 32 bits)."""
+    """A constant tensor of the array's own dtype.
+
+    `relax.const` without a dtype narrows 64-bit arrays to 32 bits.
+    """
     array = np.asarray(array)
     return relax.const(array, str(array.dtype))

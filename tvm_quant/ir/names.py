@@ -1,7 +1,8 @@
 """Names as the user knows them.
 
 Relax allows only identifier characters in variable names, so a front end records the original name
-of each variable (ONNX node, FX node, TFLite tensor) in a function attribute, which passes carry along.
+of each variable (ONNX node, FX node, TFLite tensor) in a function attribute, which passes carry
+along.
 """
 
 from __future__ import annotations

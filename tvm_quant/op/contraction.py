@@ -19,7 +19,8 @@ class ContractionAxes:
         weight_output: output channel axis of operand 1.
         weight_input: input channel axis of operand 1.
         groups: groups of a convolution; 1 for a matmul.
-        transposed: whether the weight's output axis holds O/groups channels for each block of inputs.
+        transposed: whether the weight's output axis holds O/groups channels for each block of
+            inputs.
     """
 
     data: int

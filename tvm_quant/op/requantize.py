@@ -5,9 +5,9 @@
                  with a Q31 multiplier and TFLite's two roundings
     shift        q = clamp((acc + 2**(shift - 1) >> shift) + zero_point, qmin, qmax)
 
-The order of `float` is fixed (multiply, round, add), so that no fused multiply-add can change a bit.
-Rounding of `float` is to nearest, ties to even; of `fixed_point`, ties away from zero; of `shift`,
-ties up.
+The order of `float` is fixed (multiply, round, add), so that no fused multiply-add can change a
+bit. Rounding of `float` is to nearest, ties to even; of `fixed_point`, ties away from zero; of
+`shift`, ties up.
 
 Source: Jacob et al., CVPR 2018, arXiv:1712.05877, section 2.2; for `fixed_point` the description of
 SaturatingRoundingDoublingHighMul and RoundingDivideByPOT in gemmlowp's documentation.
@@ -52,7 +52,8 @@ def requantize(
 
     Args:
         data: integers of any width, any shape.
-        multiplier: input scale / output scale as float64; shape () or of data's rank, broadcastable.
+        multiplier: input scale / output scale as float64; shape () or of data's rank,
+            broadcastable.
         zero_point: int32 of the output, shape () or broadcastable to data.
         dtype: of the result.
         qmin, qmax: bounds of the result; a fused clip narrows them.
@@ -94,7 +95,7 @@ def requantize_numpy(
         half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
         right = np.maximum(shift, 0)
         steps = ((acc.astype("int64") << np.maximum(-shift, 0)) + half) >> right
-    return np.clip(steps + np.asarray(zero_point), qmin, qmax).astype(dtype)
+    return np.asarray(np.clip(steps + np.asarray(zero_point), qmin, qmax), dtype)
 
 
 def is_requantize(expr: relax.Expr) -> TypeGuard[relax.Call]:
@@ -125,11 +126,11 @@ def fixed_point_multiplier(multiplier: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def _encode_float(scale: Array) -> tuple[Array, Array]:
-    return scale.astype("float32"), np.int32(0)
+    return scale.astype("float32"), np.zeros((), "int32")
 
 
 def _encode_shift(scale: Array) -> tuple[Array, Array]:
-    return np.float32(1), np.round(-np.log2(scale)).astype("int32")
+    return np.ones((), "float32"), np.round(-np.log2(scale)).astype("int32")
 
 
 _ENCODE = {
@@ -148,7 +149,7 @@ def _fixed_point_numpy(acc: Array, mantissa: Array, shift: Array) -> Array:
     mask = (np.int64(1) << right) - 1
     remainder = high & mask
     threshold = (mask >> 1) + (high < 0)
-    return (high >> right) + (remainder > threshold)
+    return np.asarray((high >> right) + (remainder > threshold))
 
 
 REQUANTIZE = register_op(
@@ -157,10 +158,7 @@ REQUANTIZE = register_op(
     [
         ("data", "integers, any shape"),
         ("multiplier", "float32, or int32 in Q31; scalar or broadcastable to data"),
-        (
-            "shift",
-            "int32; scalar or broadcastable to data; positive is left for fixed_point, right for shift",
-        ),
+        ("shift", "int32, left for fixed_point, right for shift; scalar or broadcastable to data"),
         ("zero_point", "int32; scalar or broadcastable to data"),
     ],
     lambda call, _builder: relax.TensorType(call.args[0].ty.shape, str(call.attrs["dtype"])),

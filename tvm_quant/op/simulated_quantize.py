@@ -39,8 +39,8 @@ def simulated_quantize(
 
     Args:
         data: float32, any shape.
-        scale: float32, > 0, of shape () per tensor; per channel, of data's rank with ones everywhere
-            but at the channel axis. None leaves the call uncalibrated.
+        scale: float32, > 0, of shape () per tensor; per channel, of data's rank with ones
+            everywhere but at the channel axis. None leaves the call uncalibrated.
         zero_point: int32, shape of `scale`, in [qmin, qmax]; None is zero.
         spec: the grid.
         kind: the role of `data`.
@@ -68,7 +68,7 @@ def quantize_numpy(
     """
     steps = np.round(np.asarray(data, "float32") / np.asarray(scale, "float32"))
     codes = np.clip(steps + np.asarray(zero_point, "float32"), spec.qmin, spec.qmax)
-    return codes.astype(spec.dtype)
+    return np.asarray(codes, spec.dtype)
 
 
 def simulated_quantize_numpy(
@@ -76,7 +76,7 @@ def simulated_quantize_numpy(
 ) -> Array:
     """NumPy reference of a calibrated call: float32, shape of `data`."""
     codes = quantize_numpy(data, scale, zero_point, spec).astype("float32")
-    return (codes - np.asarray(zero_point, "float32")) * np.asarray(scale, "float32")
+    return np.asarray((codes - np.asarray(zero_point, "float32")) * np.asarray(scale, "float32"))
 
 
 def is_simulated(expr: relax.Expr) -> TypeGuard[relax.Call]:
@@ -158,7 +158,10 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def load_broadcast(tensor: Any, index: tuple[tirx.Var, ...]) -> tirx.PrimExpr:
-    """Element of `tensor` (scalar, or of equal rank with ones) at `index`, by NumPy's broadcasting."""
+    """Element of `tensor` at `index` by NumPy's broadcasting.
+
+    `tensor` is a scalar, or of equal rank with ones.
+    """
     if not isinstance(tensor, te.Tensor):
         return tensor
     own = index[len(index) - len(tensor.shape) :]

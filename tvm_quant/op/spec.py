@@ -32,9 +32,9 @@ class QuantSpec:
         narrow: drop the lowest code of a signed grid (-127..127), so that -q always exists.
         symmetric: the zero point is fixed (0 if signed; 0 as well if unsigned, for data >= 0).
         axis: channel axis with one scale per channel; None is one scale per tensor.
-        groups: blocks along axis 0 whose channels have scales of their own. 1 but for the weights of
-            grouped transposed convolutions, (I, O/groups, ...): there channel g * O/groups + o is the
-            slice [block g, o], and the scale has shape (I, O/groups, 1, ...).
+        groups: blocks along axis 0 whose channels have scales of their own. 1 but for the weights
+            of grouped transposed convolutions, (I, O/groups, ...): there channel g * O/groups + o
+            is the slice [block g, o], and the scale has shape (I, O/groups, 1, ...).
 
     Source: the grid of Jacob et al., CVPR 2018, arXiv:1712.05877, eq. 1; narrow range as in
     Krishnamoorthi, arXiv:1806.08342, section 2.

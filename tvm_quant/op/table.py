@@ -41,7 +41,8 @@ class OpSpec:
         name: Relax operator.
         role: see `Role`.
         function: for elementwise roles, the NumPy function of tensors, scalars and attributes.
-        moves_if: for MOVE, whether a call only moves integers (a nearest resize does, a linear one not).
+        moves_if: for MOVE, whether a call only moves integers (a nearest resize does, a linear one
+            does not).
     """
 
     name: str
@@ -78,11 +79,11 @@ def _rows(role: Role, **functions: Callable[..., Array] | None) -> list[OpSpec]:
 
 
 def _hard_sigmoid(x: Array) -> Array:
-    return np.clip(x / 6 + 0.5, 0, 1)
+    return np.asarray(np.clip(x / 6 + 0.5, 0, 1))
 
 
 def _gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
 
 
 _ALL = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from tvm import relax
 
 from tvm_quant.ir import bindings, constant_value, consumers, node_name, op_name
@@ -46,8 +45,8 @@ class Node:
 
     def scalar_constants(self) -> bool:
         """Whether every constant tensor operand has one element."""
-        values = (constant_value(self.operands[port]) for port in self.constants)
-        return all(np.size(value) == 1 for value in values)
+        values = (constant_value(operand) for operand in self.operands)
+        return all(value.size == 1 for value in values if value is not None)
 
     def is_binary(self) -> bool:
         """Whether the call combines two run-time tensors."""

@@ -1,8 +1,8 @@
 """The two results of placement: a proposal (what is possible) and a setup (what is chosen).
 
-A *place* is an input port: operand `port` of the call bound to variable `consumer`. A proposal lists
-for each place the grids that the hardware accepts, best first, the places that must share one grid,
-and the reason for each call that stays in float. `choose` picks one grid per place.
+A *place* is an input port: operand `port` of the call bound to variable `consumer`. A proposal
+lists for each place the grids that the hardware accepts, best first, the places that must share one
+grid, and the reason for each call that stays in float. `choose` picks one grid per place.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 2. *Demand*, backwards: convolutions and matrix products always do; every other call does only if a
    quantized one reads its result, through whatever lies between. A tail of the network that no
    convolution reads stays in float.
-3. *Flow*, forwards: what each variable will hold (`Flow`), and which ports therefore need a quantizer.
+3. *Flow*, forwards: what each variable will hold (`Flow`), and which ports therefore need a
+   quantizer.
 4. *Propagation*, backwards: a quantizer below a call that only moves integers is moved above it, to
    each of its ports, if everything that reads the call's result asked for the same grid.
 
@@ -185,7 +186,10 @@ class _Proposer:
         return chain
 
     def _accumulating_port(self, node: Node) -> int | None:
-        """The operand that stays an accumulator: of those a contraction feeds alone, the last computed."""
+        """The operand that stays an accumulator.
+
+        Of those that a contraction feeds and nothing else reads, it is the one computed last.
+        """
         ports = [
             (self.network.order[var], port)
             for port, var in node.variables

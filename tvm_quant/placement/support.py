@@ -43,10 +43,9 @@ class Support:
         for pattern in self.config.skip:
             if matches(pattern, *node.names):
                 return f"left in float by skip pattern '{pattern}'"
-        only = self.config.only
-        if only is not None and node.role is Role.CONTRACTION:
-            if not any(matches(pattern, *node.names) for pattern in only):
-                return "not selected by `only`"
+        only = self.config.only if node.role is Role.CONTRACTION else None
+        if only is not None and not any(matches(pattern, *node.names) for pattern in only):
+            return "not selected by `only`"
         if self.config.skip_dense_layer and node.names[1] == "relax.matmul" and node.constants:
             return "left in float by skip_dense_layer"
         return None

@@ -5,8 +5,8 @@ After     qx = simulated_quantize(x, Kind.INPUT)
           qw = simulated_quantize(w, Kind.WEIGHT)
           y  = R.nn.conv2d(qx, qw)
 
-Ports that read one tensor with one grid share one call. Without scales the calls are the identity, so
-the result computes the original network. Why a call stays in float is recorded in the function
+Ports that read one tensor with one grid share one call. Without scales the calls are the identity,
+so the result computes the original network. Why a call stays in float is recorded in the function
 attribute `REASONS`.
 
 Needs Prepare. Idempotent: what is annotated already is left alone.
@@ -40,6 +40,7 @@ class Annotate:
         self.config = config or QuantizeConfig()
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        """The module with quantizers in `main`."""
         func = main_function(mod)
         if is_annotated(func):
             return mod
@@ -68,7 +69,7 @@ def float_reasons(func: relax.Function) -> dict[str, str]:
 
 
 @mutator
-class _Annotator(PyExprMutator):  # type: ignore[misc]
+class _Annotator(PyExprMutator):
     def __init__(self, mod: IRModule, setup: Setup):
         super().__init__(mod)
         self.setup = setup

@@ -7,8 +7,8 @@ After     x' = quantize(x)                              uint8
           a' = a + (round(b / (s t)) - z sum(w'))       int32
           q  = requantize(a', s t / u, v)               uint8, with relu in its lower bound
 
-Every scale leaves the arithmetic: a scale is carried beside the integers (integer/value.py) until one
-requantize applies it. Each operator has one rule by its role (integer/rules.py). A call without
+Every scale leaves the arithmetic: a scale is carried beside the integers (integer/value.py) until
+one requantize applies it. Each operator has one rule by its role (integer/rules.py). A call without
 integer operands stays in float, between a dequantize and a quantize.
 
 Needs every `simulated_quantize` to be calibrated (CalibrateWeights, CalibrateActivations).
@@ -50,6 +50,7 @@ class Realize:
         self.mode = mode
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        """The module with `main` on integers."""
         func = main_function(mod)
         verify_calibrated(func)
         realized = _Realizer(func, self.mode).run()
@@ -67,8 +68,8 @@ def verify_calibrated(func: relax.Function) -> None:
     for binding in bindings(func):
         if is_simulated(binding.value) and not is_calibrated(binding.value):
             raise IRContractError(
-                f"Quantizer '{binding.var.name}' of node '{node_name(func, binding.var)}' has no scale. "
-                "Run CalibrateWeights and CalibrateActivations before Realize."
+                f"Quantizer '{binding.var.name}' of node '{node_name(func, binding.var)}' "
+                "has no scale. Run CalibrateWeights and CalibrateActivations before Realize."
             )
 
 
@@ -163,7 +164,7 @@ def _is_tensor(expr: relax.Expr) -> bool:
 
 
 @mutator
-class _Substitute(PyExprMutator):  # type: ignore[misc]
+class _Substitute(PyExprMutator):
     def __init__(self, values: dict[relax.Var, relax.Expr]):
         super().__init__()
         self.values = values

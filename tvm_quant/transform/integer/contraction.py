@@ -2,10 +2,10 @@
 
     sum_k (x_k - z) w_k  =  sum_k x_k w_k  -  z sum_k w_k
 
-so the integer operator runs on the codes as they are and the zero point becomes a constant per output
-channel. Padding is done beforehand with the zero point, which stands for 0. Where both operands are
-computed at run time, or for transposed convolutions (which pad between the elements), the zero points
-are subtracted first.
+so the integer operator runs on the codes as they are and the zero point becomes a constant per
+output channel. Padding is done beforehand with the zero point, which stands for 0. Where both
+operands are computed at run time, or for transposed convolutions (which pad between the elements),
+the zero points are subtracted first.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ def realize_clamp(emitter: Emitter, call: relax.Call, operands: list[Value]) -> 
     if table is not None:
         clamp = None
         if table.clamp is not None:
-            clamp = tuple(min(max(bound, low), high) for bound in table.clamp)
+            first, last = (min(max(bound, low), high) for bound in table.clamp)
+            clamp = (first, last)
         return replace(table, values=np.clip(table.values, low, high), clamp=clamp)
     return emitter.to_accumulator(value).clamp(low, high) if isinstance(value, Codes) else None
 
@@ -117,9 +118,8 @@ def tabulate(call: relax.Call, operands: list[Value]) -> Table | None:
 
 def _finite(values: Array) -> Array:
     limit = float(np.finfo("float32").max)
-    return np.nan_to_num(np.asarray(values, "float64"), posinf=limit, neginf=-limit).astype(
-        "float32"
-    )
+    finite = np.nan_to_num(np.asarray(values, "float64"), posinf=limit, neginf=-limit)
+    return np.asarray(finite, "float32")
 
 
 def _scalars(call: relax.Call) -> list[float]:

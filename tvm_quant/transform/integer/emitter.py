@@ -205,7 +205,10 @@ class Emitter:
         return replace(acc, offset=acc.offset + steps, bound=acc.bound + np.abs(steps))
 
     def add_codes(self, acc: Accumulator, codes: Codes, sign: int) -> Accumulator:
-        """Acc + sign * codes, with the codes brought to the accumulator's scale by multiply and shift."""
+        """Acc + sign * codes.
+
+        The codes are brought to the accumulator's scale by multiply and shift.
+        """
         acc = self.apply_clamp(acc)
         ratio = np.broadcast_to(
             codes.scale / acc.scale, np.broadcast_shapes(codes.scale.shape, acc.scale.shape)
