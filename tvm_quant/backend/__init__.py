@@ -1,0 +1,14 @@
+"""Backends: compiling a module for a target, and running it."""
+
+from tvm_quant.backend.compile import BACKENDS, compile
+from tvm_quant.backend.runner import Runner, median_latency_ms
+from tvm_quant.backend.target import host_target, resolve_target
+
+__all__ = [
+    "BACKENDS",
+    "Runner",
+    "compile",
+    "host_target",
+    "median_latency_ms",
+    "resolve_target",
+]

@@ -1,0 +1,42 @@
+"""`compile`: a backend's own Relax pipeline in front of `tvm.compile`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm.relax import VMExecutable
+from tvm.target import Target
+
+from tvm_quant.backend.cpu import cpu_pipeline
+from tvm_quant.backend.target import resolve_target
+
+Pipeline = Callable[[Target], "tvm.transform.Pass | str"]
+
+
+def default_pipeline(_target: Target) -> str:
+    """TVM's own pipeline."""
+    return "default"
+
+
+# Kind of target: pipeline. Every other kind uses TVM's own.
+BACKENDS: dict[str, Pipeline] = {"llvm": cpu_pipeline}
+
+
+def compile(mod: tvm.IRModule, target: str | Target = "llvm") -> VMExecutable:
+    """Compile a float or realized module so that it runs fast.
+
+    Args:
+        mod: Relax module.
+        target: as TVM names it; a plain "llvm" means this machine with all its vector instructions.
+
+    Returns:
+        An executable for `tvm.relax.VirtualMachine`; its `export_library("m.so")` writes a file that
+        runs without tvm_quant.
+
+    Raises:
+        BackendError: unknown target.
+    """
+    resolved = resolve_target(target)
+    pipeline = BACKENDS.get(resolved.kind.name, default_pipeline)(resolved)
+    return tvm.compile(mod, resolved, relax_pipeline=pipeline)

@@ -1,0 +1,279 @@
+"""Tensor expressions of the kernels: what is computed, in the form the schedule rules expect.
+
+Data is channels-last. Weights of a dense contraction are packed as
+
+    weight[o // lanes, *kernel, i, o % lanes]
+
+so that one vector load gives the weights of `lanes` neighbouring output channels. Where the
+accumulator is an integer and the target multiplies pairs, `i` is split once more:
+
+    weight[o // lanes, *kernel, i // 2, o % lanes, i % 2]
+
+The accumulator may be larger than the output (rounded up to whole tiles); the last stage cuts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import te, tirx
+
+Dim = Any  # an int or a TIR expression
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Geometry of a convolution over `len(kernel)` spatial axes."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pad_before: tuple[int, ...]
+    pad_after: tuple[int, ...]
+    pad_value: int | float = 0
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether output and input pixels correspond one to one."""
+        return (
+            all(k == 1 for k in self.kernel)
+            and all(s == 1 for s in self.stride)
+            and not any(self.pad_before + self.pad_after)
+        )
+
+    def output(self, spatial: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Spatial shape of the result."""
+        return tuple(
+            (dim + before + after - (kernel - 1) * dilation - 1) // stride + 1
+            for dim, before, after, kernel, dilation, stride in zip(
+                spatial,
+                self.pad_before,
+                self.pad_after,
+                self.kernel,
+                self.dilation,
+                self.stride,
+                strict=True,
+            )
+        )
+
+    def extent(self, output: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Spatial shape of the padded input that `output` pixels read."""
+        return tuple(
+            (dim - 1) * stride + (kernel - 1) * dilation + 1
+            for dim, kernel, dilation, stride in zip(
+                output, self.kernel, self.dilation, self.stride, strict=True
+            )
+        )
+
+    def at(self, output: Sequence[Dim], tap: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Padded input pixel of an output pixel and a kernel tap."""
+        return tuple(
+            pixel * stride + k * dilation
+            for pixel, k, dilation, stride in zip(
+                output, tap, self.dilation, self.stride, strict=True
+            )
+        )
+
+
+def pointwise_window(rank: int) -> Window:
+    """The window of a matrix product: one tap."""
+    ones, zeros = (1,) * rank, (0,) * rank
+    return Window(kernel=ones, stride=ones, dilation=ones, pad_before=zeros, pad_after=zeros)
+
+
+def stage(
+    data: te.Tensor, window: Window, output: Sequence[Dim], channels: Dim, dtype: str
+) -> te.Tensor:
+    """A copy of `data` with padding, as `output` pixels of `channels` input channels read it.
+
+    Gives `data` itself where nothing has to be padded or converted.
+    """
+    batches = len(data.shape) - 1 - len(window.kernel)
+    spatial, extent = tuple(data.shape[batches:-1]), window.extent(output)
+    pads = any(window.pad_before) or not all(
+        _fits(need, have) for need, have in zip(extent, spatial, strict=True)
+    )
+    if not pads and _same(channels, data.shape[-1]) and str(data.dtype) == dtype:
+        return data
+    value = tirx.const(window.pad_value, dtype)
+
+    def element(*index: tirx.Var) -> tirx.Expr:
+        batch, pixel, channel = index[:batches], index[batches:-1], index[-1]
+        source = [p - before for p, before in zip(pixel, window.pad_before, strict=True)]
+        inside: list[tirx.Expr] = []
+        for at, dim, need, before in zip(source, spatial, extent, window.pad_before, strict=True):
+            if before:
+                inside.append(at >= 0)
+            if before or not _fits(need, dim):
+                inside.append(at < dim)
+        if not _same(channels, data.shape[-1]):
+            inside.append(channel < data.shape[-1])
+        read = data(*batch, *source, channel).astype(dtype)
+        return te.if_then_else(te.all(*inside), read, value) if inside else read
+
+    return te.compute((*data.shape[:batches], *extent, channels), element, name="staged")
+
+
+def dense(
+    data: te.Tensor,
+    weight: te.Tensor,
+    *,
+    window: Window,
+    rounded: int | None,
+    output: Sequence[Dim],
+    channels: int,
+    groups: int,
+    dtype: str,
+) -> te.Tensor:
+    """A convolution (or matrix product) with packed weights.
+
+    Args:
+        data: (*batch, *spatial, I).
+        weight: packed as above; (O/lanes, *kernel, I/groups, lanes) or with pairs.
+        window: geometry.
+        rounded: extent of the last spatial axis of the accumulator, at least the output's. None, for
+            pointwise windows only: the accumulator has one axis for all pixels, so that a tile may
+            reach into the next row.
+        output: spatial shape of the result.
+        channels: O of the result; the packed weights may hold more.
+        groups: each reads its own I/groups input channels.
+        dtype: of the accumulator and result.
+    """
+    rank = len(window.kernel)
+    batch = tuple(data.shape[: len(data.shape) - 1 - rank])
+    pairs = len(weight.shape) == rank + 4
+    inner, lanes = int(weight.shape[rank + 1]), int(weight.shape[rank + 2])
+    depth = inner * 2 if pairs else inner
+    accumulated = (*output[:-1], output[-1] if rounded is None else rounded)
+    staged = stage(data, window, accumulated, depth * groups, "int16" if pairs else str(data.dtype))
+    packed = int(weight.shape[0]) * lanes
+    taps = _taps(window)
+    depth_axes = [te.reduce_axis((0, inner), name="i")]
+    depth_axes += [te.reduce_axis((0, 2), name="pair")] if pairs else []
+    lead, flat = _flat_split((*batch, *accumulated)) if rounded is None else (len(batch) + rank, ())
+
+    def element(*index: tirx.Var) -> tirx.Expr:
+        at, channel = (*index[:lead], *_unravel(index[lead:-1], flat)), index[-1]
+        i = depth_axes[0] * 2 + depth_axes[1] if pairs else depth_axes[0]
+        i = i if groups == 1 else channel // (packed // groups) * depth + i
+        x = staged(*at[: len(batch)], *window.at(at[len(batch) :], taps), i).astype(dtype)
+        w = weight(channel // lanes, *taps, depth_axes[0], channel % lanes, *depth_axes[1:])
+        return te.sum(x * w.astype(dtype), axis=[*taps, *depth_axes])
+
+    def cut(*index: tirx.Var) -> tirx.Expr:
+        return total(*index[:lead], *_ravel(index[lead:-1], flat), index[-1])
+
+    shape = (*batch, *accumulated)[:lead] + ((math.prod(flat),) if flat else ())
+    total = te.compute((*shape, packed), element, name="contract")
+    if not flat and packed == channels and all(map(_same, accumulated, output)):
+        return total
+    return te.compute((*batch, *output, channels), cut, name="cut")
+
+
+def per_channel(
+    data: te.Tensor,
+    weight: te.Tensor,
+    *,
+    window: Window,
+    rounded: int,
+    output: Sequence[Dim],
+    dtype: str,
+) -> te.Tensor:
+    """A depthwise convolution: weight (*kernel, C), or (*kernel, C * multiplier).
+
+    `rounded` is the extent of the last spatial axis of the accumulator, at least the output's.
+    """
+    accumulated = (*output[:-1], rounded)
+    channels, batches = weight.shape[-1], len(data.shape) - 1 - len(window.kernel)
+    multiplier = int(channels) // int(data.shape[-1])
+    staged = stage(data, window, accumulated, data.shape[-1], str(data.dtype))
+    taps = _taps(window)
+
+    def element(*index: tirx.Var) -> tirx.Expr:
+        batch, pixel, channel = index[:batches], index[batches:-1], index[-1]
+        source = channel if multiplier == 1 else channel // multiplier
+        x = staged(*batch, *window.at(pixel, taps), source).astype(dtype)
+        return te.sum(x * weight(*taps, channel).astype(dtype), axis=taps)
+
+    shape = (*data.shape[:batches], *accumulated, channels)
+    total = te.compute(shape, element, name="per_channel")
+    if all(map(_same, accumulated, output)):
+        return total
+    shape = (*data.shape[:batches], *output, channels)
+    return te.compute(shape, lambda *index: total(*index), name="cut")
+
+
+def grouped(
+    data: te.Tensor,
+    weight: te.Tensor,
+    *,
+    window: Window,
+    output: Sequence[Dim],
+    groups: int,
+    dtype: str,
+) -> te.Tensor:
+    """A grouped convolution whose groups are no whole vectors: weight (*kernel, I/groups, O)."""
+    depth, channels = int(weight.shape[-2]), int(weight.shape[-1])
+    batches = len(data.shape) - 1 - len(window.kernel)
+    staged = stage(data, window, output, data.shape[-1], str(data.dtype))
+    taps = _taps(window)
+    i = te.reduce_axis((0, depth), name="i")
+
+    def element(*index: tirx.Var) -> tirx.Expr:
+        batch, pixel, channel = index[:batches], index[batches:-1], index[-1]
+        source = channel // (channels // groups) * depth + i
+        x = staged(*batch, *window.at(pixel, taps), source).astype(dtype)
+        return te.sum(x * weight(*taps, i, channel).astype(dtype), axis=[*taps, i])
+
+    return te.compute((*data.shape[:batches], *output, channels), element, name="grouped")
+
+
+def _taps(window: Window) -> list[Any]:
+    return [
+        te.reduce_axis((0, kernel), name=f"k{axis}") for axis, kernel in enumerate(window.kernel)
+    ]
+
+
+def _flat_split(shape: Sequence[Dim]) -> tuple[int, tuple[int, ...]]:
+    """Number of leading axes to keep, and the static axes after them to make one."""
+    lead = len(shape)
+    while lead and isinstance(shape[lead - 1], int | tirx.IntImm):
+        lead -= 1
+    return lead, tuple(int(dim) for dim in shape[lead:])
+
+
+def _unravel(index: Sequence[Dim], shape: Sequence[int]) -> tuple[Dim, ...]:
+    """Index into `shape` from at most one flat index."""
+    if not shape:
+        return tuple(index)
+    (rest,), parts = index, []
+    for dim in reversed(shape[1:]):
+        parts.append(rest % dim)
+        rest = rest // dim
+    return (rest, *reversed(parts))
+
+
+def _ravel(index: Sequence[Dim], shape: Sequence[int]) -> tuple[Dim, ...]:
+    if not shape:
+        return tuple(index)
+    flat = index[0]
+    for at, dim in zip(index[1:], shape[1:], strict=True):
+        flat = flat * dim + at
+    return (flat,)
+
+
+def _same(a: Dim, b: Dim) -> bool:
+    if isinstance(a, int | tirx.IntImm) and isinstance(b, int | tirx.IntImm):
+        return int(a) == int(b)
+    return bool(tvm_ffi.structural_equal(a, b))
+
+
+def _fits(need: Dim, have: Dim) -> bool:
+    """Whether `need <= have` is known."""
+    if isinstance(need, int | tirx.IntImm) and isinstance(have, int | tirx.IntImm):
+        return int(need) <= int(have)
+    return _same(need, have)

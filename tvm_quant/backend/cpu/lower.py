@@ -1,0 +1,229 @@
+"""LowerContractions: turn convolutions and matrix products into kernels with packed weights.
+
+Before    y = R.nn.conv2d(x, w, data_layout="NHWC")        y = R.matmul(x, w)
+After     y = R.call_tir(conv, (x, packed w))              y = R.call_tir(matmul, (x, packed w))
+
+Needs ChannelsLast; convolutions in other layouts are left to the default lowering. Constant weights
+are packed now, others when the module runs. A `relax.nn.pad` with a constant in front of a
+convolution becomes part of its padding, which is how realized modules pad with the zero point.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import IRModule, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_quant.backend.cpu.channels_last import last_layout
+from tvm_quant.backend.cpu.contraction import (
+    Window,
+    dense,
+    grouped,
+    per_channel,
+    pointwise_window,
+)
+from tvm_quant.backend.cpu.isa import Isa
+from tvm_quant.backend.cpu.pack import pack_dense
+from tvm_quant.backend.cpu.tile import choose_tile, window_rows
+from tvm_quant.ir import constant_value, op_name, tensor_shape
+
+OUT_EWISE_FUSABLE = 4  # relax.transform.FuseOps: element-wise consumers join the kernel
+CONVOLUTIONS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
+
+
+@tvm.transform.module_pass(opt_level=0, name="LowerContractions")
+class LowerContractions:
+    """Turn convolutions and matrix products into kernels with packed weights."""
+
+    def __init__(self, isa: Isa):
+        self.isa = isa
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        """Rewrite every Relax function."""
+        lowering = _Lowering(mod, self.isa)
+        for gvar, func in mod.functions_items():
+            if isinstance(func, relax.Function):
+                lowering.builder_.update_func(gvar, lowering.visit_expr(func))
+        return relax.transform.DeadCodeElimination()(lowering.builder_.get())
+
+
+@mutator
+class _Lowering(PyExprMutator):
+    def __init__(self, mod: IRModule, isa: Isa):
+        super().__init__(mod)
+        self.isa = isa
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        name = op_name(call)
+        if name in CONVOLUTIONS:
+            return self._convolution(call, CONVOLUTIONS[name])
+        if name == "relax.matmul":
+            return self._matmul(call)
+        return call
+
+    def _convolution(self, call: relax.Call, rank: int) -> relax.Expr:
+        attrs, shape = call.attrs, tensor_shape(call.args[1])
+        layout = last_layout(rank + 2)
+        if shape is None or None in shape or str(attrs.data_layout) != layout:
+            return call
+        weight = _transposed(call.args[1], str(attrs.kernel_layout), "O" + layout[1:-1] + "I")
+        if weight is None or str(attrs.out_layout) not in ("", layout):
+            return call
+        data, window = self._with_padding(call.args[0], _window(attrs, weight.shape[1:-1]))
+        return self._kernel(call, data, weight, window, int(attrs.groups))
+
+    def _with_padding(self, data: relax.Expr, window: Window) -> tuple[relax.Expr, Window]:
+        """Takes a `relax.nn.pad` of the spatial axes into an unpadded window."""
+        pad = self.lookup_binding(data) if isinstance(data, relax.Var) else None
+        if (
+            pad is None
+            or op_name(pad) != "relax.nn.pad"
+            or any(window.pad_before + window.pad_after)
+        ):
+            return data, window
+        widths = [int(width) for width in pad.attrs.pad_width]
+        if str(pad.attrs.pad_mode) != "constant" or any(
+            widths[:2] + widths[-2:] + [min(widths, default=0) < 0]
+        ):
+            return data, window
+        spatial = widths[2:-2]
+        value = float(pad.attrs.pad_value)
+        padded = replace(
+            window,
+            pad_before=tuple(spatial[0::2]),
+            pad_after=tuple(spatial[1::2]),
+            pad_value=value if "float" in str(data.ty.dtype) else int(value),
+        )
+        return pad.args[0], padded
+
+    def _matmul(self, call: relax.Call) -> relax.Expr:
+        array = constant_value(call.args[1])
+        rank = int(call.args[0].ty.ndim)
+        if array is None or array.ndim != 2 or rank < 2:
+            return call
+        # Rows are pixels of a pointwise convolution.
+        weight = array.T.reshape(array.shape[1], *[1] * (rank - 1), array.shape[0])
+        return self._kernel(call, call.args[0], weight, pointwise_window(rank - 1), 1)
+
+    def _kernel(
+        self,
+        call: relax.Call,
+        data: relax.Expr,
+        weight: npt.NDArray[Any],
+        window: Window,
+        groups: int,
+    ) -> relax.Expr:
+        dtype = str(call.ty.dtype)
+        output = tuple(call.ty.shape.values)[-1 - len(window.kernel) : -1]
+        per_group = weight.shape[0] // groups
+        if groups > 1 and weight.shape[-1] == 1:
+            taps = relax.const(np.ascontiguousarray(np.moveaxis(weight[..., 0], 0, -1)))
+            return self._emit(
+                per_channel,
+                "depthwise",
+                data,
+                taps,
+                window=window,
+                rounded=_rounded_window(output[-1]),
+                output=output,
+                dtype=dtype,
+            )
+        lanes = _lanes(self.isa, per_group, groups)
+        if lanes == 1:
+            taps = relax.const(np.ascontiguousarray(np.moveaxis(weight, 0, -1)))
+            return self._emit(
+                grouped,
+                "grouped",
+                data,
+                taps,
+                window=window,
+                output=output,
+                groups=groups,
+                dtype=dtype,
+            )
+        packed = pack_dense(weight, lanes=lanes, pairs=False)
+        vectors = packed.shape[0] // groups
+        return self._emit(
+            dense,
+            "contract",
+            data,
+            relax.const(packed),
+            window=window,
+            rounded=_rounded(self.isa, window, output, vectors),
+            output=output,
+            channels=int(weight.shape[0]),
+            groups=groups,
+            dtype=dtype,
+        )
+
+    def _emit(
+        self, kernel: Any, name: str, *args: relax.Expr, window: Window, **kwargs: Any
+    ) -> relax.Expr:
+        return self.builder_.call_te(
+            functools.partial(kernel, window=window),
+            *args,
+            **kwargs,
+            primfunc_name_hint=name,
+            primfunc_attrs={"op_pattern": OUT_EWISE_FUSABLE},
+        )
+
+
+def _window(attrs: Any, kernel: Sequence[int]) -> Window:
+    rank = len(kernel)
+    padding = tuple(int(pad) for pad in attrs.padding)
+    return Window(
+        kernel=tuple(kernel),
+        stride=tuple(int(step) for step in attrs.strides),
+        dilation=tuple(int(step) for step in attrs.dilation),
+        pad_before=padding[:rank],
+        pad_after=padding[rank:],
+    )
+
+
+def _transposed(weight: relax.Expr, layout: str, wanted: str) -> npt.NDArray[Any] | None:
+    """A constant weight with its axes in the `wanted` order; None if it is no constant."""
+    array = constant_value(weight)
+    if array is None or sorted(layout) != sorted(wanted):
+        return None
+    return np.transpose(array, [layout.index(axis) for axis in wanted])
+
+
+def _lanes(isa: Isa, per_group: int, groups: int) -> int:
+    """Output channels of one weight vector; 1 if the groups do not split into vectors."""
+    if groups == 1:
+        return isa.lanes
+    lanes = isa.lanes
+    while lanes > 1 and per_group % lanes:
+        lanes //= 2
+    return lanes
+
+
+def _rounded(isa: Isa, window: Window, output: Sequence[Any], vectors: int) -> Any:
+    """Extent of the accumulator's last axis for the best tile; None to flatten the pixels."""
+    if not isinstance(output[-1], tvm.tirx.IntImm):
+        return None if window.is_pointwise else output[-1]
+    rows = int(output[-1])
+    tile, cost = choose_tile(isa, rows=rows, vectors=vectors, pads=True)
+    if window.is_pointwise:
+        static = itertools.takewhile(lambda dim: isinstance(dim, tvm.tirx.IntImm), output[::-1])
+        flat = math.prod(int(dim) for dim in static)
+        if choose_tile(isa, rows=flat, vectors=vectors, pads=False)[1] <= cost:
+            return None
+    return -(-rows // tile.rows) * tile.rows
+
+
+def _rounded_window(rows: Any) -> Any:
+    if not isinstance(rows, tvm.tirx.IntImm):
+        return rows
+    tile = window_rows(int(rows))
+    return -(-int(rows) // tile) * tile

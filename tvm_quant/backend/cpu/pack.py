@@ -1,0 +1,36 @@
+"""Packing weights while compiling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def pack_dense(weight: Array, *, lanes: int, pairs: bool) -> Array:
+    """Weights in the order in which a tile reads them, padded with zeros to whole vectors.
+
+    Args:
+        weight: (O, *kernel, I).
+        lanes: output channels of a vector.
+        pairs: whether two neighbouring input channels are multiplied at once.
+
+    Returns:
+        (O/lanes, *kernel, I, lanes), with pairs (O/lanes, *kernel, I/2, lanes, 2).
+
+    >>> pack_dense(np.arange(6).reshape(3, 2), lanes=2, pairs=False).tolist()
+    [[[0, 2], [1, 3]], [[4, 0], [5, 0]]]
+    """
+    channels, depth = weight.shape[0], weight.shape[-1]
+    padding = [(0, 0)] * weight.ndim
+    padding[0] = (0, -channels % lanes)
+    padding[-1] = (0, depth % 2 if pairs else 0)
+    padded = np.pad(weight, padding)
+    blocks = padded.reshape(-1, lanes, *padded.shape[1:])
+    packed = np.moveaxis(blocks, 1, -1)
+    if pairs:
+        packed = packed.reshape(*packed.shape[:-2], -1, 2, lanes).swapaxes(-1, -2)
+    return np.ascontiguousarray(packed)

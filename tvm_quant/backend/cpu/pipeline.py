@@ -1,0 +1,44 @@
+"""The CPU pipeline: from Relax to scheduled loops."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+from tvm.relax.backend.cpu_generic import pipeline as generic
+from tvm.target import Target
+
+from tvm_quant.backend.cpu.channels_last import ChannelsLast
+from tvm_quant.backend.cpu.fold import FoldCheapConstants
+from tvm_quant.backend.cpu.isa import isa_of
+from tvm_quant.backend.cpu.lower import LowerContractions
+from tvm_quant.backend.cpu.schedule import ApplySchedules
+
+
+def cpu_pipeline(target: Target) -> tvm.transform.Pass:
+    """Relax pipeline for an `llvm` target, to be given to `tvm.compile`."""
+    isa = isa_of(target)
+    phases = [
+        # Layout: one form of each operator, channels last
+        relax.transform.DecomposeOpsForInference(),
+        relax.transform.CanonicalizeBindings(),
+        FoldCheapConstants(),
+        ChannelsLast(),
+        FoldCheapConstants(),
+        # Kernels: packed weights, then everything else as TVM lowers it
+        LowerContractions(isa),
+        *generic.library_dispatch_passes(target),
+        *generic.legalize_passes(target),
+        relax.transform.DeadCodeElimination(),
+        # Loops
+        ApplySchedules(isa),
+        # Memory and calls
+        *generic.dataflow_lower_passes(target),
+        *generic.finalize_passes(target),
+    ]
+
+    @tvm.transform.module_pass(opt_level=0, name="CpuPipeline")
+    def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        with target:
+            return tvm.transform.Sequential(phases)(mod)
+
+    return pipeline

@@ -1,0 +1,213 @@
+"""Dense contractions: convolutions and matrix products with packed weights.
+
+Loops    parallel(batch, row chunk, channel tile) - rows of the chunk - pixel tile
+           - kernel, input channels
+             - pixels (unrolled) - vectors (unrolled) - lanes (vectorized)
+           - what follows the sum, on the tile
+
+The accumulator of a tile stays in registers; see `tile.py` for its size. A chunk of rows is as large
+as the cache lets it, so that the weights of a channel tile are read once for all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tvm import s_tir, tirx
+from tvm.s_tir.schedule import LoopRV, SBlockRV, ScheduleError
+
+from tvm_quant.backend.cpu.isa import Isa
+from tvm_quant.backend.cpu.schedule.blocks import (
+    divisor,
+    inline_injective,
+    is_injective,
+    iter_extents,
+    iter_kinds,
+    loop_extent,
+    parallel_if_worth,
+    root_blocks,
+)
+from tvm_quant.backend.cpu.schedule.fallback import schedule_block
+from tvm_quant.backend.cpu.tile import Tile, choose_tile
+
+TASKS = 16  # enough to balance a few cores
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Contraction:
+    """What the rule found in a function."""
+
+    total: SBlockRV
+    epilogue: SBlockRV
+    lanes: int
+    pairs: bool
+    vectors: int  # vectors of output channels that read the same inputs
+    pixel_axes: int  # last spatial axes of the result that are one axis of the accumulator
+
+
+def schedule_contraction(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
+    """Schedules a function with one packed contraction."""
+    try:
+        sch = s_tir.Schedule(func)
+        found = _find(sch)
+        if found is None:
+            return None
+        _schedule(sch, found, isa)
+    except ScheduleError:
+        return None
+    return sch
+
+
+def _find(sch: s_tir.Schedule) -> _Contraction | None:
+    sums = [block for block in root_blocks(sch) if not is_injective(sch, block)]
+    if len(sums) != 1:
+        return None
+    weight = _packed_weight(sch, sums[0])
+    if weight is None:
+        return None
+    lanes, pairs = weight
+    if not list(sch.get_consumers(sums[0])):
+        sch.cache_write(sums[0], 0, "global")
+    inline_injective(sch, keep=[])
+    readers = list(sch.get_consumers(sums[0]))
+    if len(readers) != 1 or list(sch.get_consumers(readers[0])):
+        return None
+    axes = _pixel_axes(sch, sums[0], readers[0])
+    if axes is None:
+        return None
+    channels = iter_extents(sch, sums[0])[iter_kinds(sch, sums[0]).count("S") - 1]
+    assert channels is not None  # a packed weight has static extents
+    return _Contraction(
+        total=sums[0],
+        epilogue=readers[0],
+        lanes=lanes,
+        pairs=pairs,
+        vectors=_channels_per_group(sch, sums[0], channels) // lanes,
+        pixel_axes=axes,
+    )
+
+
+def _packed_weight(sch: s_tir.Schedule, block: SBlockRV) -> tuple[int, bool] | None:
+    """(lanes, pairs) if a factor of the sum is read at [o // lanes, ..., o % lanes(, pair)]."""
+    kinds = iter_kinds(sch, block)
+    if "R" not in kinds or "O" in kinds or kinds != "S" * kinds.count("S") + "R" * kinds.count("R"):
+        return None
+    channel = sch.get(block).iter_vars[kinds.count("S") - 1].var
+    for index in _read_indices(sch, block):
+        first = index[0]
+        if not (isinstance(first, tirx.FloorDiv) and first.a.same_as(channel)):
+            continue
+        for position in (-1, -2):
+            lane = index[position]
+            if isinstance(lane, tirx.FloorMod) and lane.a.same_as(channel):
+                return int(lane.b), position == -2
+    return None
+
+
+def _read_indices(sch: s_tir.Schedule, block: SBlockRV) -> list[list[tirx.Expr]]:
+    """Index of each operand of a block."""
+    return [[axis.min for axis in region.region] for region in sch.get(block).reads]
+
+
+def _channels_per_group(sch: s_tir.Schedule, block: SBlockRV, channels: int) -> int:
+    """Output channels that share inputs: the divisor of the channel in the data's index."""
+    channel = sch.get(block).iter_vars[iter_kinds(sch, block).count("S") - 1].var
+    data = [index for index in _read_indices(sch, block) if not isinstance(index[0], tirx.FloorDiv)]
+    return min([channels, *(size for index in data for size in _divided(index[-1], channel))])
+
+
+def _divided(expr: tirx.Expr, var: tirx.Var) -> list[int]:
+    """Divisors of `var` in `expr`."""
+    if isinstance(expr, tirx.FloorDiv) and expr.a.same_as(var):
+        return [int(expr.b)]
+    parts = [getattr(expr, name) for name in ("a", "b") if hasattr(expr, name)]
+    return [size for part in parts for size in _divided(part, var)]
+
+
+def _pixel_axes(sch: s_tir.Schedule, total: SBlockRV, epilogue: SBlockRV) -> int | None:
+    """How many axes of the result make one axis of the accumulator; None if it is read elsewhere."""
+    axes = len(sch.get(epilogue).iter_vars) - iter_kinds(sch, total).count("S") + 1
+    if axes < 1 or len(sch.get_loops(epilogue)) != len(sch.get(epilogue).iter_vars):
+        return None
+    variables = [it.var for it in sch.get(epilogue).iter_vars]
+    buffer = sch.get(total).writes[0].source
+    kept = [*variables[: -1 - axes], variables[-1]]
+    for region in sch.get(epilogue).reads:
+        if not region.source.same_as(buffer):
+            continue
+        indices = [axis.min for axis in region.region]
+        del indices[-2]
+        if not all(index.same_as(var) for index, var in zip(indices, kept, strict=True)):
+            return None
+    return axes
+
+
+def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
+    *lead, channel = sch.get_loops(found.epilogue)
+    rows = sch.fuse(*lead[-found.pixel_axes :]) if found.pixel_axes > 1 else lead[-1]
+    lead = lead[: -found.pixel_axes]
+    extents = iter_extents(sch, found.total)
+    spatial = iter_kinds(sch, found.total).count("S")
+    tile = _tile(isa, found, extents[spatial - 2])
+    work = math.prod(extent for extent in extents if extent is not None)
+    row_outer, row_inner = sch.split(rows, [None, tile.rows])
+    channel_outer, vector, lane = sch.split(channel, [None, tile.vectors, found.lanes])
+    chunk, within = _chunk(sch, found, lead, row_outer, isa)
+    sch.reorder(*lead[:-1], chunk, channel_outer, *within, row_inner, vector, lane)
+    task = sch.fuse(*lead[:-1], chunk, channel_outer)
+    parallel_if_worth(sch, task, work if None not in extents else None)
+    sch.compute_at(found.total, within[-1], preserve_unit_loops=True)
+    _tile_loops(sch, found, tile)
+    for loop in (row_inner, vector):
+        sch.unroll(loop)
+    if loop_extent(sch, lane) == found.lanes:
+        sch.vectorize(lane)
+    for block in root_blocks(sch):
+        if (
+            is_injective(sch, block)
+            and sch.get(block).name_hint != sch.get(found.epilogue).name_hint
+        ):
+            schedule_block(sch, block, isa)
+
+
+def _tile(isa: Isa, found: _Contraction, rows: int | None) -> Tile:
+    if rows is None:
+        rows = 1
+    return choose_tile(isa, rows=rows, vectors=found.vectors, pads=False)[0]
+
+
+def _chunk(
+    sch: s_tir.Schedule,
+    found: _Contraction,
+    lead: list[LoopRV],
+    row_outer: LoopRV,
+    isa: Isa,
+) -> tuple[LoopRV, list[LoopRV]]:
+    """Splits the rows into chunks that fit the cache: (loop over chunks, loops within one)."""
+    loop = lead[-1] if lead else row_outer
+    extent = loop_extent(sch, loop)
+    if extent is None:
+        factor = 1
+    else:
+        factor = divisor(extent, max(1, extent // 4))
+    outer, inner = sch.split(loop, [None, factor])
+    return outer, [inner, row_outer] if lead else [inner]
+
+
+def _tile_loops(sch: s_tir.Schedule, found: _Contraction, tile: Tile) -> None:
+    kinds = iter_kinds(sch, found.total)
+    loops = list(sch.get_loops(found.total))[-len(kinds) :]
+    spatial, reduced = loops[: kinds.count("S")], loops[kinds.count("S") :]
+    vector, lane = sch.split(spatial[-1], [tile.vectors, found.lanes])
+    sch.reorder(*spatial[:-2], *reduced, spatial[-2], vector, lane)
+    # An update without its initial value is no block that `vectorize` takes: decompose last.
+    _unroll_tile(sch, found.total)
+    _unroll_tile(sch, sch.decompose_reduction(found.total, reduced[0]))
+
+
+def _unroll_tile(sch: s_tir.Schedule, block: SBlockRV) -> None:
+    *_, row, vector, lane = sch.get_loops(block)
+    sch.unroll(row)
+    sch.unroll(vector)
+    sch.vectorize(lane)

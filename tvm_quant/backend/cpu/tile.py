@@ -1,0 +1,73 @@
+"""Choosing the register tile of a contraction.
+
+A tile holds `rows` neighbouring outputs of `vectors` vectors of output channels in registers. Each
+step of the reduction broadcasts one input per row and loads one weight vector per vector.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from tvm_quant.backend.cpu.isa import Isa
+
+MAX_ROWS = 8  # beyond, LLVM gathers the broadcasts by shuffles: four times slower
+STAGING_COST = 0.06  # of copying the input to pad it, in units of the tile's own cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """Outputs held in registers: `rows` x `vectors` vectors."""
+
+    rows: int
+    vectors: int
+
+    def cost(self, isa: Isa) -> float:
+        """Cycles per multiply-add of vectors; 0.5 is the peak of two units."""
+        work = self.rows * self.vectors
+        latency = 4.0  # of one multiply-add, which two units in flight have to cover
+        loads = 0.55 * (self.rows + self.vectors)
+        spills = max(0, work + self.vectors + 1 - isa.registers)
+        return (max(0.5 * work, loads, latency) + spills) / work
+
+
+@functools.cache
+def choose_tile(isa: Isa, *, rows: int, vectors: int, pads: bool) -> tuple[Tile, float]:
+    """Best tile for `rows` neighbouring outputs of `vectors` vectors of channels, and its cost.
+
+    Args:
+        isa: of the target.
+        rows: extent of the tiled spatial axis.
+        vectors: number of channel vectors; the tile's count divides it.
+        pads: whether the axis may be rounded up; otherwise the tile's rows divide it.
+
+    Returns:
+        The tile and its cost per useful vector multiply-add, rounding included.
+    """
+    best: tuple[float, Tile] | None = None
+    for tile_vectors in _divisors(vectors, limit=isa.registers // 2):
+        for tile_rows in range(1, min(rows, MAX_ROWS) + 1):
+            rounded = -(-rows // tile_rows) * tile_rows
+            if rounded != rows and not pads:
+                continue
+            tile = Tile(rows=tile_rows, vectors=tile_vectors)
+            cost = tile.cost(isa) * rounded / rows
+            cost += STAGING_COST if rounded != rows else 0.0
+            if best is None or cost < best[0] - 1e-9:
+                best = (cost, tile)
+    assert best is not None  # one row and one vector always fit
+    return best[1], best[0]
+
+
+def _divisors(number: int, *, limit: int) -> list[int]:
+    return [factor for factor in range(1, min(number, limit) + 1) if number % factor == 0]
+
+
+def window_rows(rows: int) -> int:
+    """Rows of a tile of a depthwise convolution over `rows` neighbouring outputs.
+
+    Neighbouring rows share inputs, so many are better; the fewest rounded up win.
+    """
+    return min(
+        range(MAX_ROWS, 0, -1), key=lambda tile: (-(-rows // tile) * tile + 8 // tile, -tile)
+    )

@@ -1,0 +1,144 @@
+"""Running a module on NumPy arrays."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+from tvm.target import Target
+
+from tvm_quant.backend.compile import compile
+from tvm_quant.backend.target import resolve_target
+from tvm_quant.errors import BackendError
+from tvm_quant.ir import TensorInfo, io_signature
+
+Array = npt.NDArray[Any]
+
+
+class Runner:
+    """A compiled module that takes and gives NumPy arrays.
+
+    It can be pickled, for instance into the workers of a process pool: the pickle holds the compiled
+    shared library, so that a worker loads the very same code and does not compile.
+
+    Args:
+        mod: Relax module; its function `main` is run.
+        target: as for `tvm_quant.compile`.
+
+    Raises:
+        BackendError: unknown target, or none of its devices is present.
+    """
+
+    def __init__(self, mod: tvm.IRModule, target: str | Target = "llvm"):
+        self.signature: list[TensorInfo] = io_signature(mod)
+        resolved = resolve_target(target)
+        self._device = (int(resolved.get_target_device_type()), 0)
+        self._load(compile(mod, resolved))
+
+    def run(self, inputs: Mapping[str, npt.ArrayLike]) -> list[Array]:
+        """Results of one execution; tuples are flattened, depth first.
+
+        Args:
+            inputs: {input name: array}; dtypes and static dimensions must be those of the module.
+
+        Raises:
+            BackendError: a missing or unknown name, a wrong shape or dtype.
+        """
+        self._check_names(inputs)
+        arrays = [_checked(info, np.asarray(inputs[info.name])) for info in self.signature]
+        tensors = [tvm.runtime.tensor(array, self._tvm_device) for array in arrays]
+        return _flatten(self._main(*tensors))
+
+    def latency_ms(self, inputs: Mapping[str, npt.ArrayLike], *, repeats: int = 20) -> list[float]:
+        """Wall time of each of `repeats` executions in milliseconds, after one to warm up."""
+        self._check_names(inputs)
+        arrays = [_checked(info, np.asarray(inputs[info.name])) for info in self.signature]
+        tensors = [tvm.runtime.tensor(array, self._tvm_device) for array in arrays]
+        times = []
+        for _ in range(repeats + 1):
+            start = time.perf_counter()
+            self._main(*tensors)
+            self._tvm_device.sync()
+            times.append((time.perf_counter() - start) * 1e3)
+        return times[1:]
+
+    def _check_names(self, inputs: Mapping[str, npt.ArrayLike]) -> None:
+        expected = {info.name for info in self.signature}
+        if expected == set(inputs):
+            return
+        missing, unknown = sorted(expected - set(inputs)), sorted(set(inputs) - expected)
+        raise BackendError(
+            f"Inputs {sorted(expected)} are needed, got {sorted(inputs)}: "
+            f"missing {missing}, unknown {unknown}. Name every input of the module."
+        )
+
+    def _load(self, executable: relax.VMExecutable) -> None:
+        self._executable = executable
+        self._tvm_device = tvm.device(*self._device)
+        if not self._tvm_device.exist:
+            raise BackendError(
+                f"No device {self._tvm_device} is present to run on; compile only, with "
+                "`tvm_quant.compile`, or choose a target of this machine."
+            )
+        self._main = relax.VirtualMachine(executable, self._tvm_device)["main"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "module.so"
+            self._executable.export_library(str(path))
+            library = path.read_bytes()
+        return {"signature": self.signature, "device": self._device, "library": library}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.signature, self._device = state["signature"], state["device"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "module.so"
+            path.write_bytes(state["library"])
+            # The loaded library stays mapped when its file goes.
+            self._load(tvm.runtime.load_module(str(path)))
+
+
+def median_latency_ms(
+    runners: Mapping[str, Runner], inputs: Mapping[str, npt.ArrayLike], *, rounds: int = 10
+) -> dict[str, float]:
+    """Median latency of each of several modules on the same inputs, measured in turns.
+
+    Turns share whatever else the machine does, so that ratios hold where absolute times do not.
+    """
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    for _ in range(rounds):
+        for name, runner in runners.items():
+            times[name] += runner.latency_ms(inputs, repeats=1)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _checked(info: TensorInfo, array: Array) -> Array:
+    expected = tuple("any" if dim is None else dim for dim in info.shape)
+    fits = len(array.shape) == len(info.shape) and all(
+        dim in (None, size) for dim, size in zip(info.shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise BackendError(
+            f"Input '{info.name}' has shape {array.shape}, expected {expected}: "
+            "reshape it, or import the model with other shapes."
+        )
+    if str(array.dtype) != info.dtype:
+        raise BackendError(
+            f"Input '{info.name}' has dtype {array.dtype}, expected {info.dtype}: "
+            f'convert it with .astype("{info.dtype}").'
+        )
+    return np.ascontiguousarray(array)
+
+
+def _flatten(result: Any) -> list[Array]:
+    if isinstance(result, tvm.runtime.Tensor):
+        return [result.numpy()]
+    return [array for field in result for array in _flatten(field)]

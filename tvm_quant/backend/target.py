@@ -1,0 +1,62 @@
+"""From what a user writes as a target to a complete `tvm.target.Target`."""
+
+from __future__ import annotations
+
+import functools
+
+import tvm
+from tvm.target import Target
+from tvm.target.codegen import llvm_get_cpu_features
+
+from tvm_quant.errors import BackendError
+
+
+def resolve_target(target: str | Target) -> Target:
+    """The target to compile for.
+
+    A plain "llvm" means this machine, with all its vector instructions. Anything more precise, such
+    as `Target({"kind": "llvm", "mcpu": "skylake"})`, is taken as it is.
+
+    Args:
+        target: a name, a JSON or a `Target` as TVM takes them.
+
+    Raises:
+        BackendError: TVM does not know the target; the message lists the kinds it knows.
+    """
+    try:
+        parsed = Target(target)
+    except (ValueError, TypeError, RuntimeError) as error:
+        kinds = ", ".join(sorted(Target.list_kinds()))
+        reason = str(error).splitlines()[0]
+        raise BackendError(
+            f"Unknown target {target!r}: {reason} Valid kinds are {kinds}; "
+            'give options as a dict, for example {"kind": "llvm", "mcpu": "skylake"}.'
+        ) from error
+    return host_target() if _is_plain_llvm(parsed) else parsed
+
+
+@functools.cache
+def host_target() -> Target:
+    """This machine as LLVM sees it, less the features that its hypervisor hides."""
+    detect = {name: _llvm_global(name)() for name in ("GetProcessTriple", "GetHostCPUName")}
+    host = {
+        "kind": "llvm",
+        "mtriple": str(detect["GetProcessTriple"]),
+        "mcpu": str(detect["GetHostCPUName"]),
+    }
+    present = {str(name) for name, has in _llvm_global("GetHostCPUFeatures")().items() if has}
+    known = {str(name) for name in _llvm_global("GetHostCPUFeatures")()}
+    hidden = (llvm_get_cpu_features(Target(host)) & known) - present
+    if hidden:
+        host["mattr"] = [f"-{name}" for name in sorted(hidden)]
+    return Target(host)
+
+
+def _is_plain_llvm(target: Target) -> bool:
+    return target.kind.name == "llvm" and not {"mcpu", "mattr", "tag"} & {
+        str(name) for name in Target.export(target) if Target.export(target)[name]
+    }
+
+
+def _llvm_global(name: str) -> tvm.runtime.PackedFunc:
+    return tvm.get_global_func(f"tvm.codegen.llvm.{name}")
