@@ -95,6 +95,7 @@ __all__ = [
     "ActivationEstimator",
     "ErrorModel",
     "Estimator",
+    "GlobalScale",
     "Range",
     "WeightEstimator",
     "activation_estimator",

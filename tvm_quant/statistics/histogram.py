@@ -60,12 +60,26 @@ class Window:
             total[window.start - start : window.stop - start] += window.counts
         return Window(start=start, counts=total)
 
+    def until(self, end: float) -> Window:
+        """The bins that begin at or below the magnitude `end`."""
+        stop = (int(np.float32(end).view(np.uint32)) >> SHIFT) + 1
+        return Window.trimmed(self.start, self.counts[: max(stop - self.start, 0)])
+
+    def points(self, bins_per_octave: int) -> tuple[Array, Array]:
+        """(middles, counts) of coarser bins, as magnitudes: float64 and int64, (B,)."""
+        if not len(self.counts):
+            return np.zeros(0), np.zeros(0, np.int64)
+        width = BINS_PER_OCTAVE // bins_per_octave
+        cuts = np.arange(-(-(self.start + 1) // width) * width, self.stop, width)
+        keys = np.concatenate([[self.start], cuts, [self.stop]])
+        edges = _key_to_float(keys)
+        return (edges[:-1] + edges[1:]) / 2, np.add.reduceat(self.counts, keys[:-1] - self.start)
+
     def edges(self) -> Array:
         """Bounds of the bins as magnitudes: float64, (B + 1,), increasing; (0,) when empty."""
         if not len(self.counts):
             return np.zeros(0)
-        keys = np.arange(self.start, self.stop + 1, dtype=np.uint32)
-        return (keys << np.uint32(SHIFT)).view(np.float32).astype(np.float64)
+        return _key_to_float(np.arange(self.start, self.stop + 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +124,14 @@ class FloatHistogram:
             negative=self.negative.merge(other.negative),
         )
 
+    def within(self, low: float, high: float) -> FloatHistogram:
+        """Without the bins that lie wholly outside [low, high]; needs low <= 0 <= high."""
+        return FloatHistogram(
+            zeros=self.zeros,
+            positive=self.positive.until(high),
+            negative=self.negative.until(-low),
+        )
+
     def magnitudes(self) -> FloatHistogram:
         """The histogram of the absolute values."""
         return FloatHistogram(
@@ -135,6 +157,18 @@ class FloatHistogram:
         return (
             (edges, np.concatenate(counts)) if edges.size else (np.zeros(1), np.zeros(0, np.int64))
         )
+
+    def points(self, bins_per_octave: int) -> tuple[Array, Array]:
+        """(middles, counts) of the nonzero values in coarser bins.
+
+        Args:
+            bins_per_octave: a power of two, 1 to 1024.
+
+        Returns:
+            middles: float64, (B,), increasing; counts: int64, (B,).
+        """
+        low, high = (side.points(bins_per_octave) for side in (self.negative, self.positive))
+        return np.concatenate([-low[0][::-1], high[0]]), np.concatenate([low[1][::-1], high[1]])
 
 
 class HistogramCounter:
@@ -164,6 +198,11 @@ class HistogramCounter:
             grown = np.zeros(size + 2 * BINS_PER_OCTAVE, np.int64)
             grown[: self._pairs.size] = self._pairs
             self._pairs = grown
+
+
+def _key_to_float(keys: Array) -> Array:
+    """Lower bound, as a magnitude, of each bin: float64."""
+    return (keys.astype(np.uint32) << np.uint32(SHIFT)).view(np.float32).astype(np.float64)
 
 
 def _keys(bits: Array) -> Array:

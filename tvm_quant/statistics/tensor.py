@@ -147,6 +147,21 @@ class TensorStatistics:
             sample_max=np.maximum(low, high),
         )
 
+    def without(self, samples: Array) -> TensorStatistics:
+        """Statistics that leave out the extremes of some samples and all values beyond the others'.
+
+        What those samples hold between the extremes of the others stays counted.
+
+        Args:
+            samples: bool, (S,): which to leave out; not all.
+        """
+        low, high = self.sample_min[~samples], self.sample_max[~samples]
+        return TensorStatistics(
+            histogram=self.histogram.within(min(low.min(), 0.0), max(high.max(), 0.0)),
+            sample_min=low,
+            sample_max=high,
+        )
+
     def cumulative(self) -> tuple[Array, Array]:
         """(edges, cumulative counts) of the nonzero values within [minimum, maximum].
 

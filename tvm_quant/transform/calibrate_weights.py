@@ -1,0 +1,80 @@
+"""CalibrateWeights: give the quantizers of constants their scales.
+
+Before    qw = simulated_quantize(w, Kind.WEIGHT)
+After     qw = simulated_quantize(w, scale, zero_point, Kind.WEIGHT)
+
+Needs Annotate. Quantizers that have a scale already keep it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import IRModule
+
+from tvm_quant.config import QuantizeConfig
+from tvm_quant.errors import CalibrationError
+from tvm_quant.estimator import ceil_power_of_two, weight_estimator
+from tvm_quant.hardware import hardware_row
+from tvm_quant.ir import constant_value
+from tvm_quant.ir.signature import main_function
+from tvm_quant.op import Kind, is_calibrated, spec_of
+from tvm_quant.placement import layer_config
+from tvm_quant.transform.quantizers import Quantizer, quantizers, set_scales
+
+Array = npt.NDArray[Any]
+
+
+@tvm.transform.module_pass(opt_level=0, name="CalibrateWeights")
+class CalibrateWeights:
+    """Fill in scale and zero point of every quantizer of kind WEIGHT.
+
+    Args:
+        config: names the estimator, its options, and overrides by layer.
+    """
+
+    def __init__(self, config: QuantizeConfig | None = None):
+        self.config = config or QuantizeConfig()
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        """Run the pass."""
+        weights = [
+            quantizer
+            for quantizer in quantizers(main_function(mod))
+            if quantizer.kind is Kind.WEIGHT and not is_calibrated(quantizer.call)
+        ]
+        return set_scales(mod, {weight.name: self._scale(weight) for weight in weights})
+
+    def _scale(self, weight: Quantizer) -> tuple[Array, Array]:
+        layer = layer_config(self.config, *weight.names)
+        name = layer.weight_estimator or self.config.weight_estimator
+        estimator = weight_estimator(name, self.config.estimator_options)
+        scale, zero_point = estimator.weight_scale(_finite_constant(weight), spec_of(weight.call))
+        if power_of_two_scales(self.config):
+            scale = ceil_power_of_two(scale).astype(np.float32)
+        return scale, zero_point
+
+
+def power_of_two_scales(config: QuantizeConfig) -> bool:
+    """Whether scales have to be powers of two: the user's choice, else the hardware's."""
+    if config.power_of_two_scales is not None:
+        return config.power_of_two_scales
+    return hardware_row(config.hardware).power_of_two_scales
+
+
+def _finite_constant(weight: Quantizer) -> Array:
+    value = constant_value(weight.call.args[0])
+    if value is None:
+        raise CalibrationError(
+            f"Weight '{weight.name}' of {weight.reader} is computed at run time, so it has no "
+            "fixed scale. Pass its value in `params`, or leave the layer in float with `skip`."
+        )
+    if not np.isfinite(value).all():
+        raise CalibrationError(
+            f"The weight of {weight.reader}, shape {value.shape}, holds NaN or Inf. Check the "
+            "model file, or leave the layer in float with `skip`."
+        )
+    return value

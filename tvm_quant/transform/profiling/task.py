@@ -1,0 +1,133 @@
+"""One task of profiling: run a few batches, return their statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_quant.config import BadData
+from tvm_quant.errors import CalibrationError
+from tvm_quant.statistics import BatchExtremes, Statistics, TensorCollector
+from tvm_quant.transform.profiling.graph import ProfiledTensor
+from tvm_quant.transform.profiling.worker import Worker
+
+Array = npt.NDArray[Any]
+Batch = Mapping[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """Batches of one task.
+
+    Attributes:
+        first: index of the first sample.
+        batches: (inputs, number of samples) in order.
+    """
+
+    first: int
+    batches: list[tuple[Batch, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiled:
+    """Result of one task.
+
+    Attributes:
+        statistics: of the good batches.
+        samples, batches: how many the task was given.
+        skipped: why each bad batch was left out.
+    """
+
+    statistics: Statistics
+    samples: int
+    batches: int
+    skipped: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileTask:
+    """What every task needs; can be pickled.
+
+    Attributes:
+        worker: gives the values of `tensors` in order.
+        tensors: what to gather.
+        on_bad: what to do with a batch whose values are not finite.
+        fingerprint: of the network.
+    """
+
+    worker: Worker
+    tensors: tuple[ProfiledTensor, ...]
+    on_bad: BadData
+    fingerprint: str
+
+    def __call__(self, chunk: Chunk) -> Profiled:
+        """Gather the statistics of one chunk.
+
+        Raises:
+            CalibrationError: a value is NaN or Inf, and such batches are not to be skipped.
+        """
+        collectors = [TensorCollector(axis=tensor.axis) for tensor in self.tensors]
+        skipped: list[str] = []
+        first, good = chunk.first, 0
+        for batch, samples in chunk.batches:
+            extremes = [
+                BatchExtremes.of(value, samples=samples, axis=tensor.axis)
+                for value, tensor in zip(self.worker.run(batch), self.tensors, strict=True)
+            ]
+            bad = self._what_is_bad(extremes, first)
+            first += samples
+            if bad is not None:
+                if self.on_bad is BadData.ERROR:
+                    raise CalibrationError(bad)
+                skipped.append(bad)
+                continue
+            good += samples
+            for collector, extreme in zip(collectors, extremes, strict=True):
+                collector.add_checked(extreme)
+        statistics = Statistics(
+            {t.name: c.statistics() for t, c in zip(self.tensors, collectors, strict=True)},
+            samples=good,
+            fingerprint=self.fingerprint,
+        )
+        return Profiled(
+            statistics=statistics,
+            samples=first - chunk.first,
+            batches=len(chunk.batches),
+            skipped=skipped,
+        )
+
+    def _what_is_bad(self, extremes: list[BatchExtremes], first: int) -> str | None:
+        for extreme, tensor in zip(extremes, self.tensors, strict=True):
+            sample = extreme.non_finite()
+            if sample is not None:
+                what = "NaN" if np.isnan(extreme.low[sample]) else "Inf"
+                return (
+                    f"Calibration sample {first + sample} gives {what} in {tensor.where} (shape "
+                    f"{extreme.data.shape}). Check the preprocessing and the weights before it; "
+                    "leave such samples out with on_bad='skip', or keep the layer in float with "
+                    "`skip`."
+                )
+        return None
+
+
+def chunks(dataset: Iterable[Batch], size: int, *, batched: bool) -> Iterator[Chunk]:
+    """Cut a data set into tasks of `size` batches: always the same ones, whoever works on them.
+
+    Args:
+        batched: whether axis 0 of the inputs counts samples.
+    """
+    first = 0
+    batches = iter(dataset)
+    while block := list(islice(batches, size)):
+        sized = [(batch, _samples(batch) if batched else 1) for batch in block]
+        yield Chunk(first=first, batches=sized)
+        first += sum(samples for _batch, samples in sized)
+
+
+def _samples(batch: Batch) -> int:
+    return len(next(iter(batch.values())))

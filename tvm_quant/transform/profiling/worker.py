@@ -1,0 +1,91 @@
+"""Running the profiled graph in whatever thread or process an executor chooses."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import IRModule, relax
+
+from tvm_quant.backend import compile
+from tvm_quant.ir import io_signature
+
+Array = npt.NDArray[Any]
+
+
+class Worker:
+    """The compiled graph. Each thread has a virtual machine; each process loads the library once.
+
+    Args:
+        mod: its `main` returns a tuple of tensors.
+        target: a CPU target, as for `tvm_quant.compile`.
+    """
+
+    def __init__(self, mod: IRModule, target: str = "llvm"):
+        names = [info.name for info in io_signature(mod)]
+        self._open(compile(mod, target), names)
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Outputs for the inputs of one batch."""
+        if os.getpid() == self._process:
+            return self._run(inputs)
+        # A forked process has none of TVM's threads; a new thread starts new ones.
+        results: list[list[Array]] = []
+        thread = threading.Thread(target=lambda: results.append(self._run(inputs)))
+        thread.start()
+        thread.join()
+        return results[0]
+
+    def _run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        if not hasattr(self._machines, "main"):
+            self._machines.main = relax.VirtualMachine(self._executable, tvm.cpu())["main"]
+        tensors = [tvm.runtime.tensor(np.ascontiguousarray(inputs[name])) for name in self._names]
+        return [result.numpy() for result in self._machines.main(*tensors)]
+
+    def _open(self, executable: Any, names: list[str]) -> None:
+        self._executable, self._names = executable, names
+        self._library: bytes | None = None
+        self._process = os.getpid()
+        self._machines = threading.local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._library is None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "profile.so"
+                self._executable.export_library(str(path))
+                self._library = path.read_bytes()
+        return _restore, (self._library, self._names)
+
+    @classmethod
+    def from_library(cls, library: bytes, names: list[str]) -> Worker:
+        """A worker that runs an exported library."""
+        worker = cls.__new__(cls)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "profile.so"
+            path.write_bytes(library)
+            # The loaded library stays mapped when its file goes.
+            worker._open(tvm.runtime.load_module(str(path)), names)
+        worker._library = library
+        return worker
+
+
+_restored: dict[bytes, Worker] = {}
+_lock = threading.Lock()
+
+
+def _restore(library: bytes, names: list[str]) -> Worker:
+    """Load a library the first time a task brings it; keep only the latest."""
+    key = hashlib.sha256(library).digest()
+    with _lock:
+        if key not in _restored:
+            _restored.clear()
+            _restored[key] = Worker.from_library(library, names)
+        return _restored[key]
