@@ -8,10 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from tvm_quant.estimator.base import ActivationEstimator, Range
-from tvm_quant.estimator.outliers import outlier_samples
 from tvm_quant.estimator.search import best_range
 from tvm_quant.op import QuantSpec
-from tvm_quant.statistics import TensorStatistics
+from tvm_quant.statistics import TensorStatistics, outlier_samples, outliers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +28,11 @@ class Robust(ActivationEstimator):
     #: Exponent of the error, 1 to 64.
     p: float = 3.0
     #: Distance of an outlier from the median, in interquartile ranges of log2 of the extremes.
-    fence: float = 3.0
+    fence: float = outliers.FENCE
     #: The least such distance, in octaves.
-    margin: float = 2.0
+    margin: float = outliers.MARGIN
     #: What happens in more than this share of the samples is no outlier, 0 to 0.5.
-    share: float = 0.1
+    share: float = outliers.SHARE
 
     def __post_init__(self) -> None:
         self._check("p", 1.0, 64.0)

@@ -1,10 +1,11 @@
 """What calibration keeps of the data: mergeable, bounded in size, bit-equal for any sharding."""
 
+from tvm_quant.statistics.channels import ChannelStatistics
 from tvm_quant.statistics.container import Statistics
 from tvm_quant.statistics.histogram import FloatHistogram, HistogramCounter, Window
+from tvm_quant.statistics.outliers import outlier_samples, without_outliers
 from tvm_quant.statistics.tensor import (
     BatchExtremes,
-    ChannelStatistics,
     LinearHistogram,
     TensorCollector,
     TensorStatistics,
@@ -22,4 +23,6 @@ __all__ = [
     "TensorStatistics",
     "Window",
     "interpolate_counts",
+    "outlier_samples",
+    "without_outliers",
 ]

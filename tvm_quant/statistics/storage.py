@@ -3,7 +3,7 @@
 header     uint8: {"format", "version", "samples", "fingerprint", "tensors": [...]} as UTF-8
 0/positive, 0/negative     int64: counts of tensor 0; where they start stands in the header
 0/sample_min, ...          float32, (S,)
-0/channel_minimum, ...     (C,), where there are channels
+0/channel_lows, ...        (16, C), where there are channels
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_quant.errors import ArtifactError
+from tvm_quant.statistics.channels import ChannelStatistics
 from tvm_quant.statistics.histogram import FloatHistogram, Window
-from tvm_quant.statistics.tensor import ChannelStatistics, TensorStatistics
+from tvm_quant.statistics.tensor import TensorStatistics
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +30,7 @@ FORMAT = "tvm_quant statistics"
 VERSION = 1
 
 _SAMPLE_FIELDS = ("sample_min", "sample_max")
-_CHANNEL_FIELDS = ("minimum", "maximum", "total", "squares")
+_CHANNEL_FIELDS = ("counts", "lows", "highs", "totals", "squares_by_group")
 
 
 def save(
@@ -82,7 +83,7 @@ def _pack(
         "negative": histogram.negative.start,
     }
     if channels is not None:
-        entry["channels"] = {"axis": channels.axis, "count": channels.count}
+        entry["channels"] = {"axis": channels.axis, "samples": channels.samples}
         for field in _CHANNEL_FIELDS:
             arrays[f"{prefix}channel_{field}"] = getattr(channels, field)
     return entry
@@ -97,8 +98,8 @@ def _unpack(prefix: str, entry: Mapping[str, Any], arrays: Mapping[str, Array]) 
     channels = None
     if "channels" in entry:
         fields = {field: arrays[f"{prefix}channel_{field}"] for field in _CHANNEL_FIELDS}
-        axis, count = int(entry["channels"]["axis"]), int(entry["channels"]["count"])
-        channels = ChannelStatistics(axis=axis, count=count, **fields)
+        axis, count = int(entry["channels"]["axis"]), int(entry["channels"]["samples"])
+        channels = ChannelStatistics(axis=axis, samples=count, **fields)
     samples = {field: arrays[prefix + field] for field in _SAMPLE_FIELDS}
     return TensorStatistics(histogram=histogram, channels=channels, **samples)
 

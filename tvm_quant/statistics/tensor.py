@@ -2,59 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tvm_quant.errors import CalibrationError
+from tvm_quant.statistics.channels import ChannelCollector, ChannelStatistics
 from tvm_quant.statistics.histogram import FloatHistogram, HistogramCounter
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChannelStatistics:
-    """Extremes and moments of each channel.
-
-    Attributes:
-        axis: which axis of the tensor holds the channels.
-        count: values per channel.
-        minimum, maximum: float32, (C,).
-        total, squares: sum of the values and of their squares, float64, (C,).
-    """
-
-    axis: int
-    count: int
-    minimum: Array
-    maximum: Array
-    total: Array
-    squares: Array
-
-    @property
-    def mean(self) -> Array:
-        """float64, (C,)."""
-        return self.total / max(self.count, 1)
-
-    @property
-    def variance(self) -> Array:
-        """Biased (divided by the count), float64, (C,)."""
-        variance: Array = np.maximum(self.squares / max(self.count, 1) - self.mean**2, 0.0)
-        return variance
-
-    def merge(self, later: ChannelStatistics) -> ChannelStatistics:
-        """Statistics of both data sets. Sums are added in this order: fix it for equal bits."""
-        return ChannelStatistics(
-            axis=self.axis,
-            count=self.count + later.count,
-            minimum=np.minimum(self.minimum, later.minimum),
-            maximum=np.maximum(self.maximum, later.maximum),
-            total=self.total + later.total,
-            squares=self.squares + later.squares,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +108,8 @@ class TensorStatistics:
     def without(self, samples: Array) -> TensorStatistics:
         """Statistics that leave out the extremes of some samples and all values beyond the others'.
 
-        What those samples hold between the extremes of the others stays counted.
+        What those samples hold between the extremes of the others stays counted. Of the channels,
+        the groups of these samples are left out.
 
         Args:
             samples: bool, (S,): which to leave out; not all.
@@ -160,6 +119,7 @@ class TensorStatistics:
             histogram=self.histogram.within(min(low.min(), 0.0), max(high.max(), 0.0)),
             sample_min=low,
             sample_max=high,
+            channels=self.channels.without(samples) if self.channels else None,
         )
 
     def cumulative(self) -> tuple[Array, Array]:
@@ -198,7 +158,8 @@ class TensorCollector:
         self._counter = HistogramCounter()
         self._low: list[Array] = []
         self._high: list[Array] = []
-        self._channels: list[ChannelStatistics | None] = []
+        self._channels: ChannelCollector | None = None
+        self._has_channels = True
 
     def add(self, data: Array, *, samples: int = 1) -> None:
         """Add one batch.
@@ -216,22 +177,35 @@ class TensorCollector:
             raise CalibrationError(f"Sample {bad} of the batch holds NaN or Inf.")
         self.add_checked(extremes)
 
-    def add_checked(self, extremes: BatchExtremes) -> None:
+    def add_checked(self, batch: BatchExtremes) -> None:
         """Add a batch whose extremes are known to be finite."""
-        self._low.append(extremes.low)
-        self._high.append(extremes.high)
-        self._channels.append(extremes.channels())
-        self._counter.add(extremes.data)
+        self._low.append(batch.low)
+        self._high.append(batch.high)
+        self._counter.add(batch.data)
+        self._add_channels(batch)
 
     def statistics(self) -> TensorStatistics:
         """What has been gathered so far."""
         nothing = np.zeros(0, np.float32)
+        channels = self._channels if self._has_channels else None
         return TensorStatistics(
             histogram=self._counter.histogram(),
             sample_min=np.concatenate([nothing, *self._low]),
             sample_max=np.concatenate([nothing, *self._high]),
-            channels=_fold_channels(self._channels),
+            channels=channels.statistics() if channels else None,
         )
+
+    def _add_channels(self, batch: BatchExtremes) -> None:
+        if batch.axis is None or not batch.data.size:
+            self._has_channels = False
+            return
+        channels = batch.data.shape[batch.axis]
+        if self._channels is None:
+            self._channels = ChannelCollector(batch.axis, channels)
+        if self._channels.channels != channels:
+            self._has_channels = False
+        if self._has_channels:
+            batch.add_to(self._channels)
 
 
 class BatchExtremes:
@@ -239,14 +213,17 @@ class BatchExtremes:
 
     Attributes:
         data: float32, the batch.
+        axis: of its channels, or None.
         low, high: extremes of each sample, float32, (S,). NaN and Inf show up here.
     """
 
-    def __init__(self, data: Array, axis: int | None, low: Array, high: Array, samples: int):
-        self.data, self.axis = data, axis
-        self._low, self._high = low, high  # (N, C), N = samples or 1
-        self.low = np.broadcast_to(low.min(axis=1, initial=np.inf), (samples,))
-        self.high = np.broadcast_to(high.max(axis=1, initial=-np.inf), (samples,))
+    def __init__(self, data: Array, view: Array, axis: int | None, samples: int):
+        self.data, self.axis, self.samples = data, axis, samples
+        self._view = view
+        self._low = view.min(axis=(1, 3), initial=np.inf)
+        self._high = view.max(axis=(1, 3), initial=-np.inf)
+        self.low = np.broadcast_to(self._low.min(axis=1, initial=np.inf), (samples,))
+        self.high = np.broadcast_to(self._high.max(axis=1, initial=-np.inf), (samples,))
 
     @classmethod
     def of(cls, data: Array, *, samples: int, axis: int | None) -> BatchExtremes:
@@ -254,29 +231,16 @@ class BatchExtremes:
         data = np.ascontiguousarray(data, np.float32)
         rows = samples if data.ndim and data.shape[0] == samples else 1
         axis = axis if axis is not None and 0 < axis < data.ndim else None
-        view = _as_sample_channel(data, rows, axis)
-        low = view.min(axis=(1, 3), initial=np.inf)
-        high = view.max(axis=(1, 3), initial=-np.inf)
-        return cls(data, axis, low, high, samples)
+        return cls(data, _as_sample_channel(data, rows, axis), axis, samples)
 
     def non_finite(self) -> int | None:
         """Index of the first sample that holds NaN or Inf."""
         bad = np.flatnonzero(~np.isfinite(self.low) | ~np.isfinite(self.high))
         return int(bad[0]) if bad.size and self.data.size else None
 
-    def channels(self) -> ChannelStatistics | None:
-        """Statistics of each channel of the batch."""
-        if self.axis is None or not self.data.size:
-            return None
-        view = _as_sample_channel(self.data, self._low.shape[0], self.axis).astype(np.float64)
-        return ChannelStatistics(
-            axis=self.axis,
-            count=self.data.size // self.data.shape[self.axis],
-            minimum=self._low.min(axis=0),
-            maximum=self._high.max(axis=0),
-            total=view.sum(axis=(0, 1, 3)),
-            squares=np.einsum("nbca,nbca->c", view, view),
-        )
+    def add_to(self, channels: ChannelCollector) -> None:
+        """Add the batch to the statistics of its channels."""
+        channels.add(self._view, self._low, self._high, samples=self.samples)
 
 
 def interpolate_counts(edges: Array, cumulative: Array, at: Array) -> Array:
@@ -311,11 +275,6 @@ def _as_sample_channel(data: Array, rows: int, axis: int | None) -> Array:
 def _merge_channels(
     first: ChannelStatistics | None, later: ChannelStatistics | None
 ) -> ChannelStatistics | None:
-    if first is None or later is None or len(first.minimum) != len(later.minimum):
+    if first is None or later is None or first.lows.shape != later.lows.shape:
         return None
     return first.merge(later)
-
-
-def _fold_channels(parts: Iterable[ChannelStatistics | None]) -> ChannelStatistics | None:
-    items = list(parts)
-    return reduce(_merge_channels, items[1:], items[0]) if items else None

@@ -32,8 +32,8 @@ def assert_same(first: Statistics, second: Statistics) -> None:
         assert_array_equal(a.sample_max, b.sample_max)
         assert (a.channels is None) == (b.channels is None)
         if a.channels and b.channels:
-            assert (a.channels.axis, a.channels.count) == (b.channels.axis, b.channels.count)
-            for field in ("minimum", "maximum", "total", "squares"):
+            assert (a.channels.axis, a.channels.samples) == (b.channels.axis, b.channels.samples)
+            for field in ("counts", "lows", "highs", "totals", "squares_by_group"):
                 assert_array_equal(getattr(a.channels, field), getattr(b.channels, field))
 
 
@@ -132,7 +132,7 @@ def test_merging_in_a_fixed_order_gives_the_same_bits():
 
 
 def test_shards_of_different_tensors_or_networks_do_not_merge():
-    with pytest.raises(CalibrationError, match="tensor.s. 'y' are in one shard only"):
+    with pytest.raises(CalibrationError, match=r"tensor.s. 'y' are in one shard only"):
         shard(0).merge(shard(1, names=("x",)))
     other = shard(1)
     other.fingerprint = "def"

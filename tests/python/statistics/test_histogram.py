@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ def test_every_value_lies_in_its_bin(values):
     expected = [
         np.sum((positive >= low) & (positive < high))
         + np.sum((negative > low) & (negative <= high))
-        for low, high in zip(edges[:-1], edges[1:], strict=True)
+        for low, high in pairwise(edges)
         if 1 < len(edges) < 5000
     ]
     assert counts.sum() == kept.size

@@ -106,3 +106,25 @@ def test_no_values_are_no_statistics():
     stats = TensorStatistics.of(np.zeros((1, 0), np.float32))
     assert stats.count == 0
     assert TensorStatistics.of().samples == 0
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(0, 11), st.data())
+def test_a_left_out_sample_leaves_the_channel_moments_of_other_groups(sizes, shift, data):
+    samples = shift + sum(sizes)
+    values = normal(3, (samples, 2, 3))
+    out = data.draw(st.integers(0, samples - 1))
+    values[out] = 1e4
+    parts = np.split(values, np.cumsum([shift, *sizes])[:-1])
+    stats = TensorStatistics.of(axis=1)
+    merged = None
+    for part in parts:
+        if len(part):
+            stats = TensorStatistics.of(part, samples=len(part), axis=1)
+            merged = stats if merged is None else merged.merge(stats)
+    kept = np.arange(samples) % 16 != out % 16
+    if not kept.any():
+        return
+    clean = merged.without(np.arange(samples) == out).channels
+    assert clean.count == kept.sum() * 3
+    assert_array_equal(clean.maximum, values[kept].max(axis=(0, 2)))
+    assert_allclose(clean.mean, values[kept].mean(axis=(0, 2), dtype=np.float64), atol=1e-12)

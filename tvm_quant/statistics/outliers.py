@@ -7,14 +7,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tvm_quant.statistics import TensorStatistics
+from tvm_quant.statistics.tensor import TensorStatistics
 
 Array = npt.NDArray[Any]
 
 FEWEST_SAMPLES = 4
+FENCE = 3.0
+MARGIN = 2.0
+SHARE = 0.1
 
 
-def outlier_samples(stats: TensorStatistics, *, fence: float, margin: float, share: float) -> Array:
+def without_outliers(stats: TensorStatistics) -> TensorStatistics:
+    """The statistics without outlier samples, as the default estimator judges them."""
+    far = outlier_samples(stats)
+    return stats.without(far) if far.any() else stats
+
+
+def outlier_samples(
+    stats: TensorStatistics, *, fence: float = FENCE, margin: float = MARGIN, share: float = SHARE
+) -> Array:
     """Samples whose largest magnitude lies beyond the fence, median + max(fence * IQR, margin).
 
     Distances are in octaves (log2), so the scale of the tensor does not matter. With fewer than
