@@ -3,3 +3,37 @@
 from tvm_quant._pins import check_pins
 
 check_pins()
+
+from tvm_quant._ffi import register_errors  # noqa: E402
+
+register_errors()
+
+from tvm_quant import dataset, estimator, hardware, transform  # noqa: E402
+from tvm_quant.backend import compile  # noqa: E402
+from tvm_quant.config import BiasCorrection, LayerConfig, QuantizeConfig  # noqa: E402
+from tvm_quant.errors import TvmQuantError  # noqa: E402
+from tvm_quant.frontend import load  # noqa: E402
+from tvm_quant.op import Kind, QuantSpec, requantize, simulated_quantize  # noqa: E402
+from tvm_quant.quantize import quantize  # noqa: E402
+from tvm_quant.statistics import Statistics  # noqa: E402
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BiasCorrection",
+    "Kind",
+    "LayerConfig",
+    "QuantSpec",
+    "QuantizeConfig",
+    "Statistics",
+    "TvmQuantError",
+    "compile",
+    "dataset",
+    "estimator",
+    "hardware",
+    "load",
+    "quantize",
+    "requantize",
+    "simulated_quantize",
+    "transform",
+]

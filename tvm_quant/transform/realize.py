@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import tvm
 from tvm import IRModule, relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.errors import IRContractError
 from tvm_quant.ir import NODE_NAMES, bindings, constant, constant_value, node_name
 from tvm_quant.ir.bindings import flat_operands
+from tvm_quant.ir.rebuild import Substitute
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
     RequantizeMode,
@@ -152,7 +152,7 @@ class _Realizer:
         """`expr` with every variable replaced by its real values."""
         free = relax.analysis.free_vars(expr)
         known = {var: self.emitter.to_float(self.values[var]) for var in free if var in self.values}
-        return _Substitute(known).visit_expr(expr)
+        return Substitute(known).visit_expr(expr)
 
     def _result(self) -> relax.Expr:
         self.emitter.name = "result"
@@ -161,19 +161,6 @@ class _Realizer:
 
 def _is_tensor(expr: relax.Expr) -> bool:
     return isinstance(expr.ty, relax.TensorType)
-
-
-@mutator
-class _Substitute(PyExprMutator):
-    def __init__(self, values: dict[relax.Var, relax.Expr]):
-        super().__init__()
-        self.values = values
-
-    def visit_var_(self, var: relax.Var) -> relax.Expr:
-        return self.values.get(var, var)
-
-    def visit_dataflow_var_(self, var: relax.Var) -> relax.Expr:
-        return self.values.get(var, var)
 
 
 __all__ = ["Realize", "verify_calibrated"]

@@ -1,0 +1,63 @@
+"""Building a function anew, binding by binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tvm import IRModule, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_quant.ir.signature import main_function
+
+Visit = Callable[[relax.BlockBuilder, relax.Var, relax.Var], relax.Var]
+
+
+def rebuild(
+    mod: IRModule,
+    visit: Visit,
+    result: Callable[[], relax.Expr],
+    *,
+    extra_params: Sequence[relax.Var] = (),
+) -> IRModule:
+    """A module whose `main` computes the same bindings with something added after each.
+
+    Args:
+        mod: the module.
+        visit: called after each binding with (builder, old variable, new variable); returns the
+            variable that later bindings shall read instead.
+        result: called at the end; what the new function returns.
+        extra_params: further parameters.
+    """
+    func = main_function(mod)
+    builder = relax.BlockBuilder()
+    substitute = Substitute({})
+    with builder.function("main", [*func.params, *extra_params]):
+        for block in func.body.blocks:
+            for binding in block.bindings:
+                value = substitute.visit_expr(binding.value)
+                if isinstance(binding, relax.MatchCast):
+                    new = builder.match_cast(value, binding.ty)
+                else:
+                    new = builder.emit(value, name_hint=str(binding.var.name))
+                substitute.values[binding.var] = visit(builder, binding.var, new)
+        builder.emit_func_output(builder.emit(result()))
+    built = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+    built.update_func(mod.get_global_var("main"), builder.get()["main"])
+    return built
+
+
+@mutator
+class Substitute(PyExprMutator):
+    """Replaces variables by expressions, `values` as they are at the time of the visit."""
+
+    def __init__(self, values: dict[relax.Var, relax.Expr]):
+        super().__init__()
+        self.values = values
+
+    def visit_var_(self, var: relax.Var) -> relax.Expr:
+        """The expression for `var`, or `var`."""
+        return self.values.get(var, var)
+
+    def visit_dataflow_var_(self, var: relax.Var) -> relax.Expr:
+        """The expression for `var`, or `var`."""
+        return self.values.get(var, var)

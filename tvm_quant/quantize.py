@@ -1,0 +1,132 @@
+"""The whole of post-training quantization, as a table of contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
+import tvm
+from tvm import IRModule
+
+from tvm_quant.config import QuantizeConfig
+from tvm_quant.dataset import CheckedDataset, as_dataset
+from tvm_quant.hardware import hardware_row
+from tvm_quant.ir import TensorInfo, io_signature
+from tvm_quant.statistics import Statistics
+from tvm_quant.transform import (
+    Annotate,
+    CalibrateActivations,
+    CalibrateWeights,
+    CorrectBias,
+    Equalize,
+    FitAccumulators,
+    MatchScales,
+    Prepare,
+    Profile,
+    Realize,
+)
+
+Params = Mapping[str, npt.NDArray[Any]]
+
+
+def quantize(
+    mod: IRModule,
+    params: Params | None = None,
+    dataset: Any = None,
+    config: QuantizeConfig | None = None,
+    *,
+    executor: Executor | None = None,
+    progress: bool = False,
+    statistics: Statistics | None = None,
+) -> IRModule:
+    """Turn a float network into an integer one.
+
+    Args:
+        mod: a Relax module with a function `main`, as `tvm_quant.load` returns it. It is not changed.
+        params: weights that are inputs of `main`, by name; they become constants.
+        dataset: calibration data: any iterable of batches (arrays, tuples, dicts by input name,
+            torch tensors), stacked arrays, an `.npz` file or a folder of images; see
+            `tvm_quant.dataset.as_dataset`. Without it every activation is assumed to lie within
+            +-`config.global_scale`.
+        config: see `QuantizeConfig`.
+        executor: runs calibration on its workers; the result has the same bits without.
+        progress: show progress bars.
+        statistics: of an earlier run on the same network: calibrates without running it again. An
+            empty one is filled.
+
+    Returns:
+        A module of integer operators that `tvm_quant.compile` and plain `tvm.compile` accept.
+
+    Raises:
+        ConfigError: the configuration contradicts itself, the network or the hardware row.
+        DatasetError: the data does not fit the inputs; raised before any long work.
+        CalibrationError: a quantizer has no usable range.
+
+    Example:
+        mod, params = tvm_quant.load("model.onnx")
+        int8 = tvm_quant.quantize(mod, params, dataset="calibration.npz")
+    """
+    config = config or QuantizeConfig()
+    data = _open(mod, params, dataset, config)
+    passes = pipeline(config, params, data, executor, progress, statistics)
+    return tvm.transform.Sequential(passes, name="tvm_quant")(mod)
+
+
+def pipeline(
+    config: QuantizeConfig,
+    params: Params | None = None,
+    dataset: CheckedDataset | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+    statistics: Statistics | None = None,
+) -> list[tvm.transform.Pass]:
+    """The passes of `quantize`, in order."""
+    row = hardware_row(config.hardware)
+    if statistics is None:
+        statistics = Statistics()
+    has_data = dataset is not None or len(statistics) > 0
+    if not has_data:
+        config = replace(config, activation_estimator="global_scale")
+    known = statistics if has_data else None
+    profile = Profile(
+        dataset,
+        statistics,
+        executor=executor,
+        progress=progress,
+        chunk=config.profile_chunk,
+        on_bad=config.on_bad,
+    )
+    return [
+        Prepare(params),
+        Equalize(config),
+        Annotate(config),
+        CalibrateWeights(config),
+        *([profile] if dataset is not None and not len(statistics) else []),
+        CalibrateActivations(known, config),
+        *([MatchScales(statistics, config)] if has_data else []),
+        FitAccumulators(),
+        CorrectBias(config, known, dataset, progress=progress),
+        *([] if config.simulate else [Realize(config.requantize or row.requantize)]),
+    ]
+
+
+def _open(
+    mod: IRModule, params: Params | None, dataset: Any, config: QuantizeConfig
+) -> CheckedDataset | None:
+    if dataset is None:
+        return None
+    return as_dataset(
+        dataset,
+        data_inputs(mod, params),
+        limit=config.max_samples,
+        on_bad=config.on_bad,
+        on_zero=config.on_zero,
+    )
+
+
+def data_inputs(mod: IRModule, params: Params | None) -> list[TensorInfo]:
+    """Inputs of `main` that are data, not weights."""
+    return [info for info in io_signature(mod) if info.name not in (params or {})]

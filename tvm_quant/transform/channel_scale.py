@@ -1,0 +1,144 @@
+"""Scaling the channels of an activation and undoing it in the weights that read it.
+
+    sum_c w[o, c] x[c]  =  sum_c (w[o, c] / r[c]) (r[c] x[c])        r > 0
+
+r is free to choose. A larger r gives channel c more codes of the activation and makes its weights
+smaller beside the others of the same output. Both errors can be predicted from the second moment of
+each channel, with a uniform rounding error of step**2 / 12:
+
+    activation   sum_o sum_c |w[o, c]|**2 / r[c]**2 * step(r)**2 / 12
+    weight       sum_o step_o(r)**2 / 12 * taps * sum_c E[x[c]**2] r[c]**2
+
+`best_factors` tries r = (largest range / range of c) ** alpha for a few alpha and keeps the best.
+
+Source: the factors are those of cross-layer equalization (Nagel et al., arXiv:1906.04721, section 4.1)
+and of SmoothQuant (Xiao et al., arXiv:2211.10438, eq. 4); here they are chosen by predicted error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_quant.op import ContractionAxes
+
+Array = npt.NDArray[Any]
+
+ALPHAS = (0.25, 0.5, 0.75, 1.0)
+#: Factors beyond this make weights vanish beside the others.
+MAX_FACTOR = 1024.0
+#: The predicted error must fall at least to this share for a fold to be worth its multiply.
+WORTH = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelRange:
+    """What is known of each channel of an activation.
+
+    Attributes:
+        low, high: range, (C,), low <= 0 <= high.
+        second_moment: E[x**2], (C,).
+    """
+
+    low: Array
+    high: Array
+    second_moment: Array
+
+    @property
+    def extent(self) -> Array:
+        """Largest absolute value, (C,)."""
+        return np.maximum(-self.low, self.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """A contraction that reads the activation.
+
+    Attributes:
+        weight: its float weight.
+        axes: its axes.
+        levels: largest code of the weight's grid.
+        per_channel: whether each output channel has its own weight scale.
+    """
+
+    weight: Array
+    axes: ContractionAxes
+    levels: int
+    per_channel: bool
+
+
+def best_factors(channels: ChannelRange, readers: Sequence[Reader], levels: int) -> Array | None:
+    """Factors r for each channel, or None where scaling does not pay.
+
+    Args:
+        channels: of the activation.
+        readers: everything that reads it.
+        levels: codes of the activation's grid.
+    """
+    extent = channels.extent
+    largest = float(extent.max())
+    if largest <= 0 or extent.size == 1:
+        return None
+    ratio = np.where(extent > 0, largest / np.maximum(extent, largest / MAX_FACTOR), 1.0)
+    plain = _error(np.ones_like(ratio), channels, readers, levels)
+    tried = [(_error(ratio**alpha, channels, readers, levels), alpha) for alpha in ALPHAS]
+    error, alpha = min(tried)
+    return ratio**alpha if error < WORTH * plain else None
+
+
+def divide_inputs(weight: Array, factors: Array, axes: ContractionAxes) -> Array:
+    """The weight with the slice of each input channel divided by its factor."""
+    blocks, restore = _by_input(weight, axes)
+    per_group = factors.reshape(blocks.shape[0], 1, blocks.shape[2], 1)
+    return restore(blocks / per_group).astype(weight.dtype)
+
+
+def _error(
+    factors: Array, channels: ChannelRange, readers: Sequence[Reader], levels: int
+) -> float:
+    low, high = (channels.low * factors).min(), (channels.high * factors).max()
+    step = (high - low) / (levels - 1)
+    return sum(_reader_error(factors, channels, reader, step) for reader in readers)
+
+
+def _reader_error(factors: Array, channels: ChannelRange, reader: Reader, step: float) -> float:
+    """Predicted error over the energy of the reader's output."""
+    blocks, _ = _by_input(reader.weight.astype("float64"), reader.axes)
+    group, _outputs, inputs, taps = blocks.shape
+    r = factors.reshape(group, 1, inputs)
+    moment = channels.second_moment.reshape(group, 1, inputs)
+    energy = np.square(blocks).sum(axis=3)
+    activation = (energy / r**2).sum() * step**2 / 12
+    scaled = np.abs(blocks).max(axis=3) / r
+    largest = scaled.max(axis=2) if reader.per_channel else scaled.max()
+    noise = np.square(largest / reader.levels) / 12
+    weight = (noise * taps * (moment * r**2).sum(axis=2)).sum()
+    if not reader.per_channel:
+        weight = weight * blocks.shape[1]
+    signal = float((energy * moment).sum())
+    return float((activation + weight) / signal) if signal > 0 else 0.0
+
+
+def _by_input(weight: Array, axes: ContractionAxes) -> tuple[Array, Any]:
+    """The weight as (group, output of the group, input of the group, tap), and the way back."""
+    order = [axes.weight_output, axes.weight_input]
+    order += [axis for axis in range(weight.ndim) if axis not in order]
+    moved = weight.transpose(order)
+    outputs, inputs = moved.shape[:2]
+    taps = moved.shape[2:]
+    groups = axes.groups
+    if axes.transposed:
+        blocks = moved.reshape(outputs, groups, inputs // groups, -1).swapaxes(0, 1)
+    else:
+        blocks = moved.reshape(groups, outputs // groups, inputs, -1)
+
+    def restore(scaled: Array) -> Array:
+        if axes.transposed:
+            scaled = scaled.swapaxes(0, 1)
+        return scaled.reshape(outputs, inputs, *taps).transpose(np.argsort(order))
+
+    return blocks, restore

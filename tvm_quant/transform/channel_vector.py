@@ -1,0 +1,57 @@
+"""Vectors over output channels, in the shapes of weights and results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax
+
+from tvm_quant.op import ContractionAxes
+
+Array = npt.NDArray[Any]
+
+
+def to_weight_shape(vector: Array, like: Array, axes: ContractionAxes) -> Array:
+    """A vector (O,) in the shape of a weight's scale `like`.
+
+    A scale per tensor gets the largest element.
+    """
+    if like.size == 1:
+        return np.asarray(vector.max()).reshape(like.shape)
+    if axes.weight_blocks > 1:
+        blocks = vector.reshape(axes.weight_blocks, -1)
+        rows = np.repeat(blocks, like.shape[0] // axes.weight_blocks, axis=0)
+        return rows.reshape(like.shape)
+    return vector.reshape(like.shape)
+
+
+def to_output_vector(values: Array, axis: int, result: relax.Var, channels: int) -> Array:
+    """The largest element of `values`, broadcast to `result`, in each channel: (channels,)."""
+    ndim = int(result.ty.ndim)
+    values = np.asarray(values).reshape((1,) * (ndim - np.ndim(values)) + np.shape(values))
+    reduced = values.max(axis=tuple(a for a in range(values.ndim) if a != axis))
+    return np.broadcast_to(reduced, (channels,))
+
+
+def weight_by_output(weight: Array, axes: ContractionAxes) -> Array:
+    """A weight as (O, input channel of the group, tap).
+
+    For a transposed convolution, output channel g * O/groups + o is slice o of block g.
+    """
+    order = [axes.weight_output, axes.weight_input]
+    order += [axis for axis in range(weight.ndim) if axis not in order]
+    moved = weight.transpose(order)
+    moved = moved.reshape(*moved.shape[:2], -1)
+    if axes.weight_blocks == 1:
+        return moved
+    outputs, inputs, taps = moved.shape
+    blocks = moved.reshape(outputs, axes.groups, inputs // axes.groups, taps)
+    return blocks.swapaxes(0, 1).reshape(axes.groups * outputs, -1, taps)
+
+
+def by_input_group(vector: Array, axes: ContractionAxes, outputs: int) -> Array:
+    """A vector over input channels as each output channel sees it: (O, input channel of the group)."""
+    groups = vector.reshape(axes.groups, -1)
+    return np.repeat(groups, outputs // axes.groups, axis=0)

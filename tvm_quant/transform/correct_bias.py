@@ -1,0 +1,181 @@
+"""CorrectBias: remove the mean shift that quantization adds to each weighted layer.
+
+Before    y = R.nn.conv2d(q, simulated_quantize(w)) + b
+After     y = R.nn.conv2d(q, simulated_quantize(w)) + b'
+
+`fast` predicts the shift of each output channel from the rounding of the weights and the profiled mean
+of the layer's input: b' = b - sum_c (w_q - w)[o, c] E[x_c]. `full` measures it: layer by layer in
+execution order, with the corrected layers before it, b' = b + E[y_float] - E[y_quantized] over
+calibration samples. A layer without a bias gets one. No layer is left out for the size of its bias.
+
+Needs calibrated quantizers; comes after MatchScales.
+
+Source: Nagel et al., arXiv:1906.04721, section 4.2 and appendix D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import IRModule, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_quant.config import BiasCorrection, QuantizeConfig
+from tvm_quant.ir import bindings, constant, constant_value, consumers, op_name
+from tvm_quant.ir.signature import main_function
+from tvm_quant.op import (
+    Role,
+    contraction_axes,
+    is_calibrated,
+    is_simulated,
+    role_of,
+    scale_of,
+    simulated_quantize_numpy,
+    spec_of,
+)
+from tvm_quant.statistics import Statistics
+from tvm_quant.transform.channel_vector import Array, by_input_group, weight_by_output
+from tvm_quant.transform.measure_shift import measure_shifts
+
+Batches = Iterable[Mapping[str, Array]]
+
+
+@tvm.transform.module_pass(opt_level=0, name="CorrectBias")
+class CorrectBias:
+    """Correct the bias of every quantized convolution and matmul with a constant.
+
+    Args:
+        config: `bias_correction` and `bias_samples`.
+        statistics: profiled means, for `fast`.
+        dataset: calibration batches by input name, for `full`.
+        progress: show a bar (`full` takes a run for each layer).
+    """
+
+    def __init__(
+        self,
+        config: QuantizeConfig | None = None,
+        statistics: Statistics | None = None,
+        dataset: Batches | None = None,
+        *,
+        progress: bool = False,
+    ):
+        self.config = config or QuantizeConfig()
+        self.statistics = statistics
+        self.dataset = dataset
+        self.progress = progress
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        """Run the pass."""
+        mode = self.config.bias_correction
+        if mode is BiasCorrection.FULL and self.dataset is not None:
+            shifts = measure_shifts(
+                mod, self.dataset, samples=self.config.bias_samples, progress=self.progress
+            )
+        elif mode is not BiasCorrection.NONE and self.statistics is not None:
+            shifts = predict_shifts(main_function(mod), self.statistics)
+        else:
+            return mod
+        return add_to_biases(mod, {var: -shift for var, shift in shifts.items()})
+
+
+def predict_shifts(func: relax.Function, statistics: Statistics) -> dict[str, Array]:
+    """The mean shift of each output channel, by variable of the contraction: float64, (O,)."""
+    values = {binding.var: binding.value for binding in bindings(func)}
+    shifts: dict[str, Array] = {}
+    for var, call in values.items():
+        if role_of(call) is not Role.CONTRACTION:
+            continue
+        data, weight = (values.get(arg) for arg in call.args)
+        if not (is_simulated(data) and is_simulated(weight) and is_calibrated(weight)):
+            continue
+        known = constant_value(weight.args[0])
+        axes = contraction_axes(call)
+        mean = _channel_mean(data.args[0], values, statistics, axes.data)
+        if known is None or mean is None:
+            continue
+        rounded = simulated_quantize_numpy(known, *scale_of(weight), spec_of(weight))
+        error = weight_by_output(rounded.astype("float64") - known, axes).sum(axis=2)
+        shifts[str(var.name)] = (error * by_input_group(mean, axes, len(error))).sum(axis=1)
+    return shifts
+
+
+def add_to_biases(mod: IRModule, changes: Mapping[str, Array]) -> IRModule:
+    """Add a vector to the output channels of contractions, by variable; inserts missing biases."""
+    gvar = mod.get_global_var("main")
+    adder = _Adder(mod, changes)
+    adder.builder_.update_func(gvar, adder.visit_expr(mod[gvar]))
+    return adder.builder_.get()
+
+
+def bias_of(
+    var: relax.Var, values: Mapping[relax.Var, Any], uses: Mapping[relax.Var, Any]
+) -> relax.Var | None:
+    """The variable bound to `var + constant`, if that is all that `var` is used for."""
+    if len(uses[var]) != 1:
+        return None
+    ((user, port),) = uses[var]
+    call = values.get(user)
+    if call is None or op_name(call) != "relax.add" or constant_value(call.args[1 - port]) is None:
+        return None
+    return user if str(call.ty.shape) == str(var.ty.shape) else None
+
+
+def _channel_mean(
+    source: relax.Expr, values: Mapping[relax.Var, Any], statistics: Statistics, axis: int
+) -> Array | None:
+    """Mean of each channel of the tensor that a quantizer reads."""
+    stats = statistics.get(str(source.name)) if isinstance(source, relax.Var) else None
+    if stats is not None and stats.channels is not None and stats.channels.axis == axis:
+        return stats.channels.mean
+    call = values.get(source)
+    if call is None or op_name(call) != "relax.multiply":
+        return None
+    factors = constant_value(call.args[1])
+    mean = _channel_mean(call.args[0], values, statistics, axis)
+    return None if factors is None or mean is None else mean * factors.reshape(-1)
+
+
+@mutator
+class _Adder(PyExprMutator):
+    def __init__(self, mod: IRModule, changes: Mapping[str, Array]):
+        super().__init__(mod)
+        func = main_function(mod)
+        values = {binding.var: binding.value for binding in bindings(func)}
+        uses = consumers(func)
+        self.in_place: dict[relax.Var, Array] = {}
+        self.inserted: dict[relax.Var, Array] = {}
+        for var, call in values.items():
+            if str(var.name) not in changes:
+                continue
+            shape = [1] * int(var.ty.ndim)
+            shape[contraction_axes(call).output] = -1
+            change = changes[str(var.name)].reshape(shape)
+            bias = bias_of(var, values, uses)
+            if bias is None:
+                self.inserted[var] = change
+            else:
+                self.in_place[bias] = change
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if binding.var in self.in_place:
+            binding = relax.VarBinding(binding.var, self._corrected(binding))
+        if binding.var not in self.inserted:
+            super().visit_var_binding_(binding)
+            return
+        product = self.builder_.emit(
+            self.visit_expr(binding.value), name_hint=f"{binding.var.name}_product"
+        )
+        bias = constant(self.inserted[binding.var].astype("float32"))
+        super().visit_var_binding_(relax.VarBinding(binding.var, relax.op.add(product, bias)))
+
+    def _corrected(self, binding: relax.VarBinding) -> relax.Call:
+        change = self.in_place[binding.var]
+        left, right = binding.value.args
+        if constant_value(right) is None:
+            left, right = right, left
+        bias = constant_value(right)
+        assert bias is not None, "bias_of() checked it"
+        return relax.op.add(left, constant((bias + change).astype("float32")))

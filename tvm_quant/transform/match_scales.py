@@ -1,0 +1,301 @@
+"""MatchScales: let channels of unequal range share one activation grid.
+
+Before    q = simulated_quantize(x, s, z)
+          y = R.nn.conv2d(q, simulated_quantize(w, t, 0))
+After     q = simulated_quantize(x * r, s', z')                 r per channel
+          y = R.nn.conv2d(q, simulated_quantize(w / r, t', 0))
+
+x is an accumulator, so Realize merges r into its requantize, and the products of every channel still
+have one scale while they are accumulated. The operands of a concat, which have to share a grid, get a
+factor each in the same way: a branch of range 1 beside one of range 100 keeps all its codes.
+
+Where the factors come from: channel_scale.py. Only where the prediction says that it pays.
+
+Needs CalibrateWeights and CalibrateActivations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from tvm import IRModule, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_quant.config import QuantizeConfig
+from tvm_quant.estimator import grid_ends, scale_zero_point
+from tvm_quant.hardware import hardware_row
+from tvm_quant.ir import bindings, constant, constant_value, consumers, op_name
+from tvm_quant.ir.signature import main_function
+from tvm_quant.op import (
+    NO_GROUP,
+    Kind,
+    Role,
+    contraction_axes,
+    group_of,
+    is_calibrated,
+    is_simulated,
+    kind_of,
+    role_of,
+    scale_of,
+    simulated_quantize,
+    spec_of,
+)
+from tvm_quant.statistics import Statistics
+from tvm_quant.transform.calibrate_weights import CalibrateWeights
+from tvm_quant.transform.channel_scale import (
+    Array,
+    ChannelRange,
+    Reader,
+    best_factors,
+    divide_inputs,
+)
+
+#: Operators that keep channels apart and commute with a positive factor per channel.
+_CHANNELWISE = frozenset(
+    {"relax.nn.max_pool1d", "relax.nn.max_pool2d", "relax.nn.max_pool3d", "relax.image.resize2d"}
+)
+
+
+@tvm.transform.module_pass(opt_level=0, name="MatchScales")
+class MatchScales:
+    """Scale activation channels where their ranges differ, and undo it in the next weights.
+
+    Args:
+        statistics: of the profiled tensors, with their channels.
+        config: the estimator of the changed weights; `match_channel_scales` switches the pass off.
+    """
+
+    def __init__(self, statistics: Statistics, config: QuantizeConfig | None = None):
+        self.statistics = statistics
+        self.config = config or QuantizeConfig()
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        """Run the pass."""
+        if not self.config.match_channel_scales:
+            return mod
+        row = hardware_row(self.config.hardware)
+        powers = self.config.power_of_two_scales or row.power_of_two_scales
+        folds = list(_Finder(main_function(mod), self.statistics, powers).folds())
+        if not folds:
+            return mod
+        return CalibrateWeights(self.config)(_apply(mod, folds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fold:
+    """Factors of the quantizers that make one tensor, and the weights that undo them."""
+
+    quantizers: dict[relax.Var, Array]
+    weights: dict[relax.Var, Array]
+    low: float
+    high: float
+    powers: bool
+
+
+class _Finder:
+    def __init__(self, func: relax.Function, statistics: Statistics, powers: bool):
+        self.values = {binding.var: binding.value for binding in bindings(func)}
+        self.uses = consumers(func)
+        self.statistics = statistics
+        self.powers = powers
+
+    def folds(self) -> Iterator[_Fold]:
+        """The folds that pay."""
+        for members in self._tensors():
+            fold = self._fold(members)
+            if fold is not None:
+                yield fold
+
+    def _tensors(self) -> Iterable[list[relax.Var]]:
+        """Calibrated quantizers of activations: each alone, or with its unified group."""
+        groups: dict[relax.Var | int, list[relax.Var]] = {}
+        for var, value in self.values.items():
+            if is_simulated(value) and kind_of(value) is Kind.ACTIVATION and is_calibrated(value):
+                group = group_of(value)
+                groups.setdefault(var if group == NO_GROUP else group, []).append(var)
+        return groups.values()
+
+    def _fold(self, members: list[relax.Var]) -> _Fold | None:
+        """The fold of one quantizer, or of the quantizers of one concat."""
+        found = self._tensor(members)
+        if found is None:
+            return None
+        tensor, axis, ordered = found
+        readers = self._readers(tensor, axis)
+        if not readers:
+            return None
+        channels = [self._channels(var, axis) for var in ordered]
+        if any(known is None for known in channels):
+            return None
+        joined = _concatenate([known for known in channels if known is not None])
+        spec = spec_of(self.values[ordered[0]])
+        factors = best_factors(joined, list(readers.values()), spec.levels)
+        if factors is None:
+            return None
+        if self.powers:
+            factors = 2.0 ** np.round(np.log2(factors))
+        sizes = [len(known.low) for known in channels if known is not None]
+        parts = np.split(factors, np.cumsum(sizes)[:-1])
+        return _Fold(
+            quantizers={
+                var: part.reshape([-1 if a == axis else 1 for a in range(_rank(var))])
+                for var, part in zip(ordered, parts, strict=True)
+            },
+            weights={
+                var: divide_inputs(reader.weight, factors, reader.axes)
+                for var, reader in readers.items()
+            },
+            low=float((joined.low * factors).min()),
+            high=float((joined.high * factors).max()),
+            powers=self.powers,
+        )
+
+    def _tensor(self, members: list[relax.Var]) -> tuple[relax.Var, int, list[relax.Var]] | None:
+        """(tensor that the readers see, its channel axis, quantizers in the order of its channels)."""
+        first = members[0]
+        if not all(self._is_linear(self.values[var].args[0]) for var in members):
+            return None
+        if group_of(self.values[first]) == NO_GROUP:
+            axis = self._channel_axis(first)
+            return None if axis is None else (first, axis, members)
+        joins = {user for var in members for user, _port in self.uses[var]}
+        if len(joins) != 1 or None in joins:
+            return None
+        (join,) = joins
+        call = self.values[join]
+        if role_of(call) is not Role.JOIN or len(members) != len(call.args[0].fields):
+            return None
+        axis = int(call.attrs.axis) % _rank(join)
+        ordered = list(call.args[0].fields)
+        return (join, axis, ordered) if set(ordered) == set(members) else None
+
+    def _is_linear(self, expr: relax.Expr) -> bool:
+        """Whether the quantizer reads an accumulator, which takes a factor for nothing."""
+        value = self.values.get(expr)
+        role = None if value is None else role_of(value)
+        if role in (Role.CONTRACTION, Role.MEAN):
+            return True
+        if role not in (Role.CLAMP, Role.SUM):
+            return False
+        tensors = [arg for arg in value.args if isinstance(arg, relax.Var)]
+        if len(tensors) == 1:
+            return self._is_linear(tensors[0])
+        return all(is_simulated(self.values.get(t)) or self._is_linear(t) for t in tensors)
+
+    def _channel_axis(self, var: relax.Var) -> int | None:
+        """The channel axis of the first contraction that reads `var`."""
+        for user, _port in self.uses[var]:
+            value = self.values.get(user)
+            if value is None:
+                continue
+            if role_of(value) is Role.CONTRACTION:
+                return contraction_axes(value).data
+            if op_name(value) in _CHANNELWISE:
+                return self._channel_axis(user)
+        return None
+
+    def _readers(self, var: relax.Var, axis: int) -> dict[relax.Var, Reader] | None:
+        """Weight quantizer and contraction of everything that reads `var`; None if it cannot fold."""
+        readers: dict[relax.Var, Reader] = {}
+        for user, port in self.uses[var]:
+            value = self.values.get(user)
+            if value is None:
+                return None
+            if op_name(value) in _CHANNELWISE:
+                behind = self._readers(user, axis)
+                if behind is None:
+                    return None
+                readers.update(behind)
+                continue
+            reader = self._reader(value, port, axis)
+            if reader is None:
+                return None
+            readers[value.args[1]] = reader
+        return readers
+
+    def _reader(self, call: relax.Expr, port: int, axis: int) -> Reader | None:
+        if role_of(call) is not Role.CONTRACTION or port != 0:
+            return None
+        axes = contraction_axes(call)
+        quantizer = self.values.get(call.args[1])
+        if axes.data != axis or not is_simulated(quantizer) or len(self.uses[call.args[1]]) != 1:
+            return None
+        weight = constant_value(quantizer.args[0])
+        if weight is None:
+            return None
+        spec = spec_of(quantizer)
+        return Reader(weight=weight, axes=axes, levels=spec.qmax, per_channel=spec.axis is not None)
+
+    def _channels(self, var: relax.Var, axis: int) -> ChannelRange | None:
+        """Ranges of the channels, cut to the calibrated range of the whole tensor."""
+        call = self.values[var]
+        source = str(call.args[0].name)
+        stats = self.statistics.get(source)
+        if stats is None or stats.channels is None or stats.channels.axis != axis:
+            return None
+        spec, (scale, zero_point) = spec_of(call), scale_of(call)
+        if scale.size != 1:
+            return None
+        low, high = (float(end) for end in grid_ends(scale, zero_point, spec))
+        channels = stats.channels
+        return ChannelRange(
+            low=np.clip(channels.minimum.astype("float64"), low, 0),
+            high=np.clip(channels.maximum.astype("float64"), 0, high),
+            second_moment=channels.squares / max(channels.count, 1),
+        )
+
+
+def _concatenate(parts: list[ChannelRange]) -> ChannelRange:
+    return ChannelRange(
+        low=np.concatenate([part.low for part in parts]),
+        high=np.concatenate([part.high for part in parts]),
+        second_moment=np.concatenate([part.second_moment for part in parts]),
+    )
+
+
+def _rank(var: relax.Var) -> int:
+    return int(var.ty.ndim)
+
+
+def _apply(mod: IRModule, folds: list[_Fold]) -> IRModule:
+    gvar = mod.get_global_var("main")
+    folder = _Folder(mod, folds)
+    folder.builder_.update_func(gvar, folder.visit_expr(mod[gvar]))
+    return folder.builder_.get()
+
+
+@mutator
+class _Folder(PyExprMutator):
+    def __init__(self, mod: IRModule, folds: list[_Fold]):
+        super().__init__(mod)
+        self.factors = {var: (f, fold) for fold in folds for var, f in fold.quantizers.items()}
+        self.weights = {var: weight for fold in folds for var, weight in fold.weights.items()}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if binding.var in self.factors:
+            binding = relax.VarBinding(binding.var, self._scale(binding))
+        elif binding.var in self.weights:
+            binding = relax.VarBinding(binding.var, self._weight(binding))
+        super().visit_var_binding_(binding)
+
+    def _scale(self, binding: relax.VarBinding) -> relax.Call:
+        factors, fold = self.factors[binding.var]
+        call = binding.value
+        spec = spec_of(call)
+        source = call.args[0]
+        product = relax.op.multiply(self.visit_expr(source), constant(factors.astype("float32")))
+        matched = self.builder_.emit(product, name_hint=f"{source.name}_matched")
+        scale, zero_point = scale_zero_point(
+            fold.low, fold.high, spec, power_of_two=fold.powers
+        )
+        return simulated_quantize(
+            matched, scale, zero_point, spec=spec, kind=kind_of(call), group=group_of(call)
+        )
+
+    def _weight(self, binding: relax.VarBinding) -> relax.Call:
+        call = binding.value
+        weight = constant(self.weights[binding.var])
+        return simulated_quantize(weight, spec=spec_of(call), kind=kind_of(call))
