@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_quant.errors import ConfigError
-from tvm_quant.estimator.affine import scale_zero_point
+from tvm_quant.estimator.affine import SMALLEST_RANGE, scale_zero_point
 from tvm_quant.op import QuantSpec
 from tvm_quant.statistics import TensorStatistics
 
@@ -105,37 +105,53 @@ class WeightEstimator(Estimator, ABC):
             spec: the grid and the channel axis.
 
         Returns:
-            scale: float32, > 0; () per tensor, otherwise weight's rank with ones but at the axis.
+            scale: float32, > 0; () per tensor, otherwise weight's rank with ones but at the axis
+                (and at axis 0, where `spec.groups` makes blocks).
             zero_point: int32, shape of `scale`.
         """
-        rows = channel_rows(weight, spec.axis)
+        rows = channel_rows(weight, spec)
         scale, zero_point = self._scales(*self.weight_range(rows, spec), spec)
-        silent = ~rows.any(axis=1)
+        silent = np.abs(rows).max(axis=1, initial=0.0) < SMALLEST_RANGE
         if silent.any():
             spare = scale[~silent].max() if not silent.all() else 1.0 / max(spec.qmax, 1)
             scale = np.where(silent, np.float32(spare), scale)
-        shape = broadcast_shape(weight.ndim, spec.axis)
-        return scale.reshape(shape), zero_point.reshape(shape)
+        return (
+            to_weight_axes(scale, np.shape(weight), spec),
+            to_weight_axes(zero_point, np.shape(weight), spec),
+        )
 
     def _scales(self, low: Array, high: Array, spec: QuantSpec) -> tuple[Array, Array]:
         return scale_zero_point(low, high, spec)
 
 
-def channel_rows(weight: Array, axis: int | None) -> Array:
-    """One row per channel, or one row for the tensor: float64, (C, K)."""
+def channel_rows(weight: Array, spec: QuantSpec) -> Array:
+    """One row per channel (of each block, see `QuantSpec.groups`), or one row: float64, (C, K)."""
     weight = np.asarray(weight, np.float64)
-    if axis is None:
+    if spec.axis is None:
         return weight.reshape(1, -1)
-    return np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)
+    if spec.groups == 1:
+        return np.moveaxis(weight, spec.axis, 0).reshape(weight.shape[spec.axis], -1)
+    blocks = weight.reshape(spec.groups, -1, *weight.shape[1:])
+    channels = np.moveaxis(blocks, spec.axis + 1, 1)
+    return channels.reshape(spec.groups * channels.shape[1], -1)
 
 
-def broadcast_shape(rank: int, axis: int | None) -> tuple[int, ...]:
-    """Shape of a scale that broadcasts against a tensor of `rank`.
+def to_weight_axes(rows: Array, shape: tuple[int, ...], spec: QuantSpec) -> Array:
+    """One value per row of `channel_rows`, as an array that broadcasts against the weight.
 
-    >>> broadcast_shape(4, 1), broadcast_shape(4, None)
-    ((1, -1, 1, 1), ())
+    >>> deconvolution = QuantSpec(axis=1, groups=2)
+    >>> to_weight_axes(np.arange(4), (4, 2, 3, 3), deconvolution)[:, :, 0, 0].tolist()
+    [[0, 1], [0, 1], [2, 3], [2, 3]]
     """
-    return () if axis is None else tuple(-1 if i == axis % rank else 1 for i in range(rank))
+    if spec.axis is None:
+        return rows.reshape(())
+    axes = [1] * len(shape)
+    axes[spec.axis] = -1
+    if spec.groups == 1:
+        return rows.reshape(axes)
+    axes[0] = shape[0]
+    blocks = rows.reshape(spec.groups, -1)
+    return np.repeat(blocks, shape[0] // spec.groups, axis=0).reshape(axes)
 
 
 def row_extremes(rows: Array) -> tuple[Array, Array]:

@@ -132,7 +132,7 @@ class ChannelCollector:
         np.add.at(self._counts, group, view[0].size // self.channels)
         np.minimum.at(self._lows, group, low)
         np.maximum.at(self._highs, group, high)
-        np.add.at(self._totals, group, wide.sum(axis=(1, 3)))
+        np.add.at(self._totals, group, wide.sum(axis=3).sum(axis=1))
         np.add.at(self._squares, group, np.einsum("nbca,nbca->nc", wide, wide))
         self._samples += samples
 
