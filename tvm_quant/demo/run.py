@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from tvm import IRModule, relax
 
-from tvm_quant.backend import Runner
+from tvm_quant.backend import Runner, median_latency_ms
 from tvm_quant.demo.base import Request
 from tvm_quant.demo.table import DEMOS
 from tvm_quant.errors import ConfigError
@@ -93,10 +90,12 @@ def run_demo(
         highlight=False,
     )
     one = {name: array[:1] for name, array in next(iter(comparison)).items()}
+    runners = {"float32": Runner(mod, target), "int8": Runner(int8, target)}
+    latency = median_latency_ms(runners, one, rounds=30)
     result = DemoResult(
         evaluation=evaluate(mod, int8, comparison, target=target),
-        float32=_cost(mod, one, target),
-        int8=_cost(int8, one, target),
+        float32=Cost(size_bytes=_constant_bytes(mod), latency_ms=latency["float32"]),
+        int8=Cost(size_bytes=_constant_bytes(int8), latency_ms=latency["int8"]),
     )
     console.print(_table(result), NEXT, highlight=False)
     return result
@@ -117,26 +116,9 @@ def _table(result: DemoResult) -> Table:
     return table
 
 
-def _cost(mod: IRModule, inputs: dict[str, Any], target: str) -> Cost:
-    runner = Runner(mod, target)
-    return Cost(size_bytes=_constant_bytes(mod), latency_ms=_median_ms(lambda: runner.run(inputs)))
-
-
 def _constant_bytes(mod: IRModule) -> int:
     """Bytes of the constants that calls of `main` use, each counted once."""
     calls = [b.value for b in bindings(mod["main"]) if isinstance(b.value, relax.Call)]
     operands = {operand for call in calls for operand in flat_operands(call)}
     values = (constant_value(operand) for operand in operands)
     return sum(value.nbytes for value in values if value is not None)
-
-
-def _median_ms(run: Callable[[], Any], repeats: int = 100, limit_s: float = 2.0) -> float:
-    """Median latency in ms of up to `repeats` runs, after two to warm up."""
-    run()
-    run()
-    times: list[float] = []
-    while len(times) < repeats and sum(times) < limit_s:
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times) * 1e3
