@@ -9,7 +9,7 @@ from tvm_quant._ffi import register_errors  # noqa: E402
 register_errors()
 
 from tvm_quant import dataset, estimator, hardware, transform  # noqa: E402
-from tvm_quant.backend import compile  # noqa: E402
+from tvm_quant.backend import Runner, compile  # noqa: E402
 from tvm_quant.config import BiasCorrection, LayerConfig, QuantizeConfig  # noqa: E402
 from tvm_quant.errors import TvmQuantError  # noqa: E402
 from tvm_quant.frontend import load  # noqa: E402
@@ -25,6 +25,7 @@ __all__ = [
     "LayerConfig",
     "QuantSpec",
     "QuantizeConfig",
+    "Runner",
     "Statistics",
     "TvmQuantError",
     "compile",
