@@ -1,13 +1,14 @@
 """`tvm_quant.requantize`: from an accumulator to the codes of the next tensor.
 
     float        q = clamp(round(float32(acc) * multiplier) + zero_point, qmin, qmax)
-    fixed_point  q = clamp(high_mul(acc << left, multiplier) >> right + zero_point, qmin, qmax)
+    fixed_point  q = clamp((high_mul(acc << left, multiplier) >> right) + zero_point, qmin, qmax)
                  with a Q31 multiplier and TFLite's two roundings
     shift        q = clamp((acc + 2**(shift - 1) >> shift) + zero_point, qmin, qmax)
 
 The order of `float` is fixed (multiply, round, add), so that no fused multiply-add can change a
-bit. Rounding of `float` is to nearest, ties to even; of `fixed_point`, ties away from zero; of
-`shift`, ties up.
+bit. Rounding of `float` is to nearest, ties to even; of `fixed_point`, ties up in the product and
+away from zero in the shift; of `shift`, ties up. Integers are exact for any accumulator below
+2**62: the product with the multiplier is taken in two halves, so it never leaves 64 bits.
 
 Source: Jacob et al., CVPR 2018, arXiv:1712.05877, section 2.2; for `fixed_point` the description of
 SaturatingRoundingDoublingHighMul and RoundingDivideByPOT in gemmlowp's documentation.
@@ -23,11 +24,15 @@ import numpy.typing as npt
 from tvm import relax, te, tirx
 from tvm.relax.transform.legalize_ops.common import register_legalize
 
+from tvm_quant.errors import CalibrationError
 from tvm_quant.ir import constant
 from tvm_quant.op.register import dict_attrs, register_op
 from tvm_quant.op.simulated_quantize import load_broadcast
 
 Array = npt.NDArray[Any]
+
+#: Bits of an accumulator after its shift to the left. What would need more saturates every grid.
+ROOM_BITS = 62
 
 
 class RequantizeMode(str, Enum):
@@ -51,20 +56,22 @@ def requantize(
     """Scale `data` to another grid.
 
     Args:
-        data: integers of any width, any shape.
-        multiplier: input scale / output scale as float64; shape () or of data's rank,
+        data: integers of any width, any shape, below 2**62.
+        multiplier: input scale / output scale as float64, > 0; shape () or of data's rank,
             broadcastable.
         zero_point: int32 of the output, shape () or broadcastable to data.
         dtype: of the result.
-        qmin, qmax: bounds of the result; a fused clip narrows them.
+        qmin, qmax: bounds of the result, at most 2**24; a fused clip narrows them.
         mode: see `RequantizeMode`; SHIFT wants powers of two.
 
     Returns:
         A call of shape of `data` and type `dtype`.
+
+    Raises:
+        CalibrationError: a multiplier is not a positive number.
     """
     attrs = dict_attrs(mode=mode.value, dtype=dtype, qmin=int(qmin), qmax=int(qmax))
-    scale = np.asarray(multiplier, "float64")
-    mantissa, shift = _ENCODE[mode](scale)
+    mantissa, shift = _encode(multiplier, mode)
     zero = np.asarray(zero_point, "int32")
     operands = [data, constant(mantissa), constant(shift), constant(zero)]
     return relax.Call(REQUANTIZE, operands, attrs)
@@ -85,16 +92,8 @@ def requantize_numpy(
     >>> requantize_numpy([10, 11], 0.5, 0, dtype="int8", qmin=-128, qmax=127).tolist()
     [5, 6]
     """
-    mantissa, shift = _ENCODE[mode](np.asarray(multiplier, "float64"))
-    acc = np.asarray(data)
-    if mode is RequantizeMode.FLOAT:
-        steps = np.round(acc.astype("float32") * mantissa).astype("float64")
-    elif mode is RequantizeMode.FIXED_POINT:
-        steps = _fixed_point_numpy(acc.astype("int64"), mantissa.astype("int64"), shift)
-    else:
-        half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
-        right = np.maximum(shift, 0)
-        steps = ((acc.astype("int64") << np.maximum(-shift, 0)) + half) >> right
+    mantissa, shift = _encode(multiplier, mode)
+    steps = _SCALE_NUMPY[mode](np.asarray(data), mantissa, shift.astype("int64"))
     return np.asarray(np.clip(steps + np.asarray(zero_point), qmin, qmax), dtype)
 
 
@@ -120,9 +119,9 @@ def fixed_point_multiplier(multiplier: npt.ArrayLike) -> tuple[Array, Array]:
     carry = mantissa == 1 << 31
     mantissa = np.where(carry, 1 << 30, mantissa)
     exponent = np.where(mantissa == 0, 0, exponent + carry)
-    vanishing = exponent < -31
+    vanishing = exponent < -ROOM_BITS
     mantissa, exponent = np.where(vanishing, 0, mantissa), np.where(vanishing, 0, exponent)
-    return mantissa.astype("int32"), np.minimum(exponent, 30).astype("int32")
+    return mantissa.astype("int32"), np.minimum(exponent, 31).astype("int32")
 
 
 def _encode_float(scale: Array) -> tuple[Array, Array]:
@@ -130,7 +129,8 @@ def _encode_float(scale: Array) -> tuple[Array, Array]:
 
 
 def _encode_shift(scale: Array) -> tuple[Array, Array]:
-    return np.ones((), "float32"), np.round(-np.log2(scale)).astype("int32")
+    right = np.clip(np.round(-np.log2(scale)), -ROOM_BITS, ROOM_BITS)
+    return np.ones((), "float32"), right.astype("int32")
 
 
 _ENCODE = {
@@ -140,16 +140,47 @@ _ENCODE = {
 }
 
 
-def _fixed_point_numpy(acc: Array, mantissa: Array, shift: Array) -> Array:
-    product = (acc << np.maximum(shift, 0)) * mantissa
-    nudge = np.where(product >= 0, 1 << 30, 1 - (1 << 30))
-    exact = product + nudge
-    high = np.where(exact >= 0, exact >> 31, -((-exact) >> 31))
+def _encode(multiplier: npt.ArrayLike, mode: RequantizeMode) -> tuple[Array, Array]:
+    scale = np.asarray(multiplier, "float64")
+    if not (np.isfinite(scale) & (scale > 0)).all():
+        raise CalibrationError(
+            f"requantize: the multiplier holds {scale.min()} to {scale.max()}; expected positive "
+            "numbers. A quantizer has no usable scale: check its calibration."
+        )
+    return _ENCODE[mode](scale)
+
+
+def _scale_float_numpy(acc: Array, mantissa: Array, _shift: Array) -> Array:
+    return np.asarray(np.round(acc.astype("float32") * mantissa), "float64")
+
+
+def _scale_fixed_point_numpy(acc: Array, mantissa: Array, shift: Array) -> Array:
+    wide = _shift_left_numpy(acc, np.maximum(shift, 0))
+    factor = mantissa.astype("int64")
+    low = (wide & ((1 << 31) - 1)) * factor + (1 << 30)
+    high = (wide >> 31) * factor + (low >> 31)
     right = np.maximum(-shift, 0)
     mask = (np.int64(1) << right) - 1
-    remainder = high & mask
     threshold = (mask >> 1) + (high < 0)
-    return np.asarray((high >> right) + (remainder > threshold))
+    return np.asarray((high >> right) + ((high & mask) > threshold))
+
+
+def _scale_shift_numpy(acc: Array, _mantissa: Array, shift: Array) -> Array:
+    right = np.maximum(shift, 0)
+    half = np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), 0)
+    return np.asarray((_shift_left_numpy(acc, np.maximum(-shift, 0)) + half) >> right)
+
+
+def _shift_left_numpy(acc: Array, left: Array) -> Array:
+    limit = np.int64(1 << ROOM_BITS) >> left
+    return np.asarray(np.clip(acc.astype("int64"), -limit, limit) << left)
+
+
+_SCALE_NUMPY = {
+    RequantizeMode.FLOAT: _scale_float_numpy,
+    RequantizeMode.FIXED_POINT: _scale_fixed_point_numpy,
+    RequantizeMode.SHIFT: _scale_shift_numpy,
+}
 
 
 REQUANTIZE = register_op(
@@ -194,30 +225,33 @@ def _lower_float(
 def _lower_fixed_point(
     acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, shift: tirx.PrimExpr
 ) -> tirx.PrimExpr:
-    def const(value: int) -> tirx.PrimExpr:
-        return te.const(value, "int64")
-
-    shift = shift.astype("int64")
-    product = (acc.astype("int64") << te.max(shift, const(0))) * mantissa.astype("int64")
-    nudge = tirx.Select(product >= 0, const(1 << 30), const(1 - (1 << 30)))
-    exact = product + nudge
-    high = tirx.Select(exact >= 0, exact >> const(31), -((-exact) >> const(31)))
-    right = te.max(-shift, const(0))
-    mask = (const(1) << right) - const(1)
-    threshold = (mask >> const(1)) + (high < 0).astype("int64")
+    shift, factor = shift.astype("int64"), mantissa.astype("int64")
+    wide = _shift_left(acc, te.max(shift, _int64(0)))
+    low = (wide & _int64((1 << 31) - 1)) * factor + _int64(1 << 30)
+    high = (wide >> _int64(31)) * factor + (low >> _int64(31))
+    right = te.max(-shift, _int64(0))
+    mask = (_int64(1) << right) - _int64(1)
+    threshold = (mask >> _int64(1)) + (high < 0).astype("int64")
     return (high >> right) + ((high & mask) > threshold).astype("int64")
 
 
 def _lower_shift(
     acc: tirx.PrimExpr, _mantissa: tirx.PrimExpr, shift: tirx.PrimExpr
 ) -> tirx.PrimExpr:
-    def const(value: int) -> tirx.PrimExpr:
-        return te.const(value, "int64")
-
     shift = shift.astype("int64")
-    right, left = te.max(shift, const(0)), te.max(-shift, const(0))
-    half = tirx.Select(right > 0, const(1) << te.max(right - const(1), const(0)), const(0))
-    return ((acc.astype("int64") << left) + half) >> right
+    right = te.max(shift, _int64(0))
+    half = _int64(1) << te.max(right - _int64(1), _int64(0))
+    half = tirx.Select(right > 0, half, _int64(0))
+    return (_shift_left(acc, te.max(-shift, _int64(0))) + half) >> right
+
+
+def _shift_left(acc: tirx.PrimExpr, left: tirx.PrimExpr) -> tirx.PrimExpr:
+    limit = _int64(1 << ROOM_BITS) >> left
+    return te.max(te.min(acc.astype("int64"), limit), -limit) << left
+
+
+def _int64(value: int) -> tirx.PrimExpr:
+    return te.const(value, "int64")
 
 
 _LOWER = {
