@@ -49,6 +49,9 @@ class LayerConfig:
     weight_estimator: str | None = None
     per_channel: bool | None = None
 
+    def __post_init__(self) -> None:
+        _settle(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizeConfig:
@@ -117,10 +120,7 @@ class QuantizeConfig:
     on_zero: ZeroData = ZeroData.ERROR
 
     def __post_init__(self) -> None:
-        for name, low, high in _RANGES:
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise ConfigError(f"{name} is {value!r}; expected {low:g} to {high:g}.")
+        _settle(self)
         if any(index < 0 for index in self.skip_conv_layers):
             raise ConfigError(
                 f"skip_conv_layers is {self.skip_conv_layers}; "
@@ -186,15 +186,27 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
 )
 
 
+def _settle(config: Any) -> None:
+    """Bring each field to its type (names to enums, lists to tuples) and check its range."""
+    hints = typing.get_type_hints(type(config))
+    for name, hint in hints.items():
+        object.__setattr__(config, name, _convert(hint, getattr(config, name), name))
+    for name, low, high in _RANGES:
+        value = getattr(config, name, None)
+        if value is not None and not low <= value <= high:
+            raise ConfigError(f"{name} is {value!r}; expected {low:g} to {high:g}.")
+
+
 def _build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where} is {values!r}; expected a mapping.")
     fields = {f.name: f for f in dataclasses.fields(cls)}
     unknown = sorted(set(values) - set(fields))
     if unknown:
         raise ConfigError(
             f"{where}: unknown field(s) {unknown}; valid fields are {sorted(fields)}."
         )
-    hints = typing.get_type_hints(cls)
-    return cls(**{name: _convert(hints[name], value, name) for name, value in values.items()})
+    return cls(**values)
 
 
 def _convert(hint: Any, value: Any, name: str) -> Any:
