@@ -23,7 +23,7 @@ from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.backend.cpu.attrs import with_attrs
-from tvm_quant.ir import constant_value, op_name, tensor_shape
+from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 
 FIRST_LAYOUTS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
 
@@ -89,7 +89,7 @@ class _ChannelsLast(PyExprMutator):
         rank = int(expr.ty.ndim)
         array = constant_value(expr)
         if array is not None:
-            return relax.const(np.ascontiguousarray(np.transpose(array, to_last(rank))))
+            return constant(np.ascontiguousarray(np.transpose(array, to_last(rank))))
         twin = self.builder_.emit(relax.op.permute_dims(expr, to_last(rank)))
         if isinstance(expr, relax.Var):
             self.twins[expr] = twin
@@ -171,7 +171,7 @@ def _broadcast_last(arg: relax.Expr, rank: int, chain: _ChannelsLast) -> relax.E
     if array is None:
         return None
     full = array.reshape((1,) * (rank - array.ndim) + array.shape)
-    return relax.const(np.ascontiguousarray(np.transpose(full, to_last(rank))))
+    return constant(np.ascontiguousarray(np.transpose(full, to_last(rank))))
 
 
 def _concat(call: relax.Call, chain: _ChannelsLast) -> relax.Expr | None:

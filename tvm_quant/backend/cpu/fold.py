@@ -15,7 +15,7 @@ import tvm
 from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_quant.ir import constant_value, op_name, tensor_shape
+from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 
 Array = npt.NDArray[Any]
 
@@ -66,7 +66,7 @@ class _Folder(PyExprMutator):
         if value is None:
             return call
         value = value.reshape([dim for dim in shape if dim is not None])
-        return relax.const(np.ascontiguousarray(value, dtype=str(call.ty.dtype)))
+        return constant(np.ascontiguousarray(value, dtype=str(call.ty.dtype)))
 
     def _value(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Tuple):

@@ -34,7 +34,7 @@ from tvm_quant.backend.cpu.contraction import (
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.pack import pack_dense
 from tvm_quant.backend.cpu.tile import choose_tile, window_rows
-from tvm_quant.ir import constant_value, op_name, tensor_shape
+from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 
 OUT_EWISE_FUSABLE = 4  # relax.transform.FuseOps: element-wise consumers join the kernel
 CONVOLUTIONS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
@@ -127,7 +127,7 @@ class _Lowering(PyExprMutator):
         output = tuple(call.ty.shape.values)[-1 - len(window.kernel) : -1]
         per_group = weight.shape[0] // groups
         if groups > 1 and weight.shape[-1] == 1:
-            taps = relax.const(np.ascontiguousarray(np.moveaxis(weight[..., 0], 0, -1)))
+            taps = constant(np.ascontiguousarray(np.moveaxis(weight[..., 0], 0, -1)))
             return self._emit(
                 per_channel,
                 "depthwise",
@@ -140,7 +140,7 @@ class _Lowering(PyExprMutator):
             )
         lanes = _lanes(self.isa, per_group, groups)
         if lanes == 1:
-            taps = relax.const(np.ascontiguousarray(np.moveaxis(weight, 0, -1)))
+            taps = constant(np.ascontiguousarray(np.moveaxis(weight, 0, -1)))
             return self._emit(
                 grouped,
                 "grouped",
@@ -157,7 +157,7 @@ class _Lowering(PyExprMutator):
             dense,
             "contract",
             data,
-            relax.const(packed),
+            constant(packed),
             window=window,
             rounded=_rounded(self.isa, window, output, vectors),
             output=output,
