@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.target import Target
 
-from tvm_quant.backend.compile import compile
+from tvm_quant.backend.build import compile
 from tvm_quant.backend.target import resolve_target
 from tvm_quant.errors import BackendError
 from tvm_quant.ir import TensorInfo, io_signature

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tvm_quant.backend.cpu.isa import Isa
 
 MAX_ROWS = 8  # beyond, LLVM gathers the broadcasts by shuffles: four times slower
-STAGING_COST = 0.06  # of copying the input to pad it, in units of the tile's own cost
+STAGING_COST = 0.5  # cycles per input and row of channel vectors to copy the input to pad it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ def choose_tile(isa: Isa, *, rows: int, vectors: int, pads: bool) -> tuple[Tile,
                 continue
             tile = Tile(rows=tile_rows, vectors=tile_vectors)
             cost = tile.cost(isa) * rounded / rows
-            cost += STAGING_COST if rounded != rows else 0.0
+            cost += STAGING_COST / vectors if rounded != rows else 0.0
             if best is None or cost < best[0] - 1e-9:
                 best = (cost, tile)
     assert best is not None  # one row and one vector always fit

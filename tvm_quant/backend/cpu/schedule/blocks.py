@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV, ScheduleError
 
 WORTH_A_THREAD = 1 << 18  # operations below which waking the thread pool costs more than it saves
+
+
+def give_up(rule: str, error: ScheduleError) -> None:
+    """Logs why a rule that matched could not finish; the next rule takes the function."""
+    logging.getLogger(rule).debug("left to the next rule: %s", error)
 
 
 def root_blocks(sch: s_tir.Schedule) -> list[SBlockRV]:

@@ -20,6 +20,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV, ScheduleError
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     divisor,
+    give_up,
     inline_injective,
     is_injective,
     iter_extents,
@@ -54,8 +55,8 @@ def schedule_contraction(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None
         if found is None:
             return None
         _schedule(sch, found, isa)
-    except ScheduleError:
-        return None
+    except ScheduleError as error:
+        return give_up(__name__, error)
     return sch
 
 
@@ -144,9 +145,9 @@ def _pixel_axes(sch: s_tir.Schedule, total: SBlockRV, epilogue: SBlockRV) -> int
 
 
 def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
-    *lead, channel = sch.get_loops(found.epilogue)
-    rows = sch.fuse(*lead[-found.pixel_axes :]) if found.pixel_axes > 1 else lead[-1]
-    lead = lead[: -found.pixel_axes]
+    if found.pixel_axes > 1:
+        _flatten_pixels(sch, found)
+    *lead, rows, channel = sch.get_loops(found.epilogue)
     extents = iter_extents(sch, found.total)
     spatial = iter_kinds(sch, found.total).count("S")
     tile = _tile(isa, found, extents[spatial - 2])
@@ -169,6 +170,21 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
             and sch.get(block).name_hint != sch.get(found.epilogue).name_hint
         ):
             schedule_block(sch, block, isa)
+
+
+def _flatten_pixels(sch: s_tir.Schedule, found: _Contraction) -> None:
+    """Makes one iterator of the pixel axes of the epilogue, as they are one in the accumulator."""
+    extents = [it.dom.extent for it in sch.get(found.epilogue).iter_vars]
+    lead = len(extents) - 1 - found.pixel_axes
+
+    def flat(*index: tirx.Var) -> list[tirx.Expr]:
+        pixel = index[lead]
+        for axis in range(lead + 1, len(index) - 1):
+            pixel = pixel * extents[axis] + index[axis]
+        return [*index[:lead], pixel, index[-1]]
+
+    index_map = tirx.IndexMap.from_func(flat, ndim=len(extents), index_dtype="int64")
+    sch.transform_block_layout(found.epilogue, index_map)
 
 
 def _tile(isa: Isa, found: _Contraction, rows: int | None) -> Tile:

@@ -13,6 +13,7 @@ from tvm.s_tir.schedule import SBlockRV, ScheduleError
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     element_bits,
+    give_up,
     inline_injective,
     is_injective,
     iter_extents,
@@ -30,8 +31,8 @@ def schedule_fallback(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
         blocks = inline_injective(sch, keep=[])
         for block in blocks:
             schedule_block(sch, block, isa)
-    except ScheduleError:
-        return None
+    except ScheduleError as error:
+        return give_up(__name__, error)
     return sch
 
 

@@ -20,6 +20,7 @@ from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     divisor,
     element_bits,
+    give_up,
     inline_injective,
     is_injective,
     iter_extents,
@@ -48,8 +49,8 @@ def schedule_window(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
         if len(readers) != 1 or not _reads_in_place(sch, total, readers[0]):
             return None
         _schedule(sch, total, readers[0], isa)
-    except ScheduleError:
-        return None
+    except ScheduleError as error:
+        return give_up(__name__, error)
     return sch
 
 
@@ -104,13 +105,13 @@ def _schedule(sch: s_tir.Schedule, total: SBlockRV, epilogue: SBlockRV, isa: Isa
     known = [extent for extent in extents if extent is not None]
     parallel_if_worth(sch, task, math.prod(known) if len(known) == len(extents) else None)
     sch.compute_at(total, channel_outer, preserve_unit_loops=True)
+    for block in sch.get_producers(total):
+        sch.compute_at(block, task)
+        _vectorize_copy(sch, block, isa)
     _tile_loops(sch, total, kernel, rows)
     sch.unroll(row_inner)
     if lanes > 1:
         sch.vectorize(lane)
-    for block in sch.get_producers(total):
-        sch.compute_at(block, task)
-        _vectorize_copy(sch, block, isa)
 
 
 def _tile_rows(rows: int | None, kernel: list[int]) -> int:
