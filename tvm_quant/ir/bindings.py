@@ -64,7 +64,7 @@ def op_name(expr: relax.Expr) -> str | None:
 def tensor_shape(expr: relax.Expr) -> tuple[int | None, ...] | None:
     """Shape of a tensor with None for symbolic dimensions; None if not a tensor of known rank."""
     ty = expr.ty
-    if not isinstance(ty, relax.TensorType) or ty.shape is None:
+    if not isinstance(ty, relax.TensorType):
         return None
     if not isinstance(ty.shape, relax.ShapeExpr):
         return None if ty.ndim < 0 else (None,) * int(ty.ndim)

@@ -67,8 +67,9 @@ def _nearest(call: relax.Call) -> bool:
     return str(call.attrs.method) == "nearest_neighbor"
 
 
-def _zero_pad(call: relax.Call) -> bool:
-    return str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
+def _pads_with_own_values(call: relax.Call) -> bool:
+    """Reflection and the like move elements; of constants only 0 has a code on every grid."""
+    return str(call.attrs.pad_mode) != "constant" or float(call.attrs.pad_value) == 0.0
 
 
 def _rows(role: Role, **functions: Callable[..., Array] | None) -> list[OpSpec]:
@@ -76,10 +77,6 @@ def _rows(role: Role, **functions: Callable[..., Array] | None) -> list[OpSpec]:
         OpSpec(name="relax." + name.replace("__", "."), role=role, function=function)
         for name, function in functions.items()
     ]
-
-
-def _hard_sigmoid(x: Array) -> Array:
-    return np.asarray(np.clip(x / 6 + 0.5, 0, 1))
 
 
 def _gelu_tanh(x: Array) -> Array:
@@ -121,11 +118,10 @@ _ALL = [
         nn__pixel_shuffle=None,
     ),
     OpSpec(name="relax.image.resize2d", role=Role.MOVE, moves_if=_nearest),
-    OpSpec(name="relax.nn.pad", role=Role.MOVE, moves_if=_zero_pad),
+    OpSpec(name="relax.nn.pad", role=Role.MOVE, moves_if=_pads_with_own_values),
     *_rows(
         Role.CLAMP,
         nn__relu=lambda x, _attrs: np.maximum(x, 0),
-        nn__relu6=lambda x, _attrs: np.clip(x, 0, 6),
         clip=lambda x, low, high, _attrs: np.clip(x, low, high),
     ),
     *_rows(
@@ -145,8 +141,6 @@ _ALL = [
         sqrt=lambda x, _attrs: np.sqrt(x),
         square=lambda x, _attrs: np.square(x),
         tanh=lambda x, _attrs: np.tanh(x),
-        hardsigmoid=lambda x, _attrs: _hard_sigmoid(x),
-        hardswish=lambda x, _attrs: x * _hard_sigmoid(x),
         nn__gelu=lambda x, _attrs: 0.5 * x * (1 + special.erf(x / np.sqrt(2))),
         nn__gelu_tanh=lambda x, _attrs: _gelu_tanh(x),
         nn__leakyrelu=lambda x, attrs: np.where(x > 0, x, x * float(attrs.alpha)),

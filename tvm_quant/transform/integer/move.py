@@ -37,5 +37,6 @@ def realize_join(emitter: Emitter, call: relax.Call, operands: list[Value]) -> V
 
 def _same_call(call: relax.Call, data: relax.Expr, zero: float) -> relax.Call:
     if op_name(call) == "relax.nn.pad":
-        return relax.op.nn.pad(data, list(call.attrs.pad_width), "constant", zero)
+        width, mode = list(call.attrs.pad_width), str(call.attrs.pad_mode)
+        return relax.op.nn.pad(data, width, mode, zero)
     return relax.Call(call.op, [data, *call.args[1:]], call.attrs, call.ty_args)
