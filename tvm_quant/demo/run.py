@@ -97,7 +97,8 @@ def run_demo(
         float32=Cost(size_bytes=_constant_bytes(mod), latency_ms=latency["float32"]),
         int8=Cost(size_bytes=_constant_bytes(int8), latency_ms=latency["int8"]),
     )
-    console.print(_table(result), NEXT, highlight=False)
+    console.print(_table(result))
+    console.print(NEXT, highlight=False, soft_wrap=True)
     return result
 
 
