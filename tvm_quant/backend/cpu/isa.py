@@ -19,6 +19,7 @@ class Isa:
     features: frozenset[str]  # all of them are needed, spelled as LLVM does
     vector_bits: int
     registers: int  # vector registers
+    pair_dot: str | None = None  # LLVM intrinsic of the exact sum of two 16-bit products
     cache_bytes: int = 128 * 1024  # share of the second-level cache for one tensor of a tile
 
     @property
@@ -29,12 +30,32 @@ class Isa:
 
 ISAS = (
     # Intel SDM vol. 1, chapter 15: 32 registers zmm0..zmm31.
-    Isa(name="avx512", features=frozenset({"avx512f"}), vector_bits=512, registers=32),
+    Isa(
+        name="avx512",
+        features=frozenset({"avx512f", "avx512bw"}),
+        vector_bits=512,
+        registers=32,
+        pair_dot="llvm.x86.avx512.pmaddw.d.512",
+    ),
     # Intel SDM vol. 1, chapter 14: 16 registers ymm0..ymm15.
-    Isa(name="avx2", features=frozenset({"avx2", "fma"}), vector_bits=256, registers=16),
+    Isa(
+        name="avx2",
+        features=frozenset({"avx2", "fma"}),
+        vector_bits=256,
+        registers=16,
+        pair_dot="llvm.x86.avx2.pmadd.wd",
+    ),
+    # Baseline of x86-64: 16 registers xmm0..xmm15.
+    Isa(
+        name="sse2",
+        features=frozenset({"sse2"}),
+        vector_bits=128,
+        registers=16,
+        pair_dot="llvm.x86.sse2.pmadd.wd",
+    ),
     # Arm ARM, A64: 32 registers v0..v31.
     Isa(name="neon", features=frozenset({"neon"}), vector_bits=128, registers=32),
-    # x86-64 baseline and anything LLVM vectorizes by itself.
+    # Anything LLVM vectorizes by itself.
     Isa(name="generic", features=frozenset(), vector_bits=128, registers=16),
 )
 

@@ -151,7 +151,8 @@ class _Lowering(PyExprMutator):
                 groups=groups,
                 dtype=dtype,
             )
-        packed = pack_dense(weight, lanes=lanes, pairs=False)
+        pairs = self._multiplies_pairs(data, weight, dtype) and lanes == self.isa.lanes
+        packed = pack_dense(weight, lanes=lanes, pairs=pairs)
         vectors = packed.shape[0] // groups
         return self._emit(
             dense,
@@ -164,6 +165,16 @@ class _Lowering(PyExprMutator):
             channels=int(weight.shape[0]),
             groups=groups,
             dtype=dtype,
+        )
+
+    def _multiplies_pairs(self, data: relax.Expr, weight: npt.NDArray[Any], dtype: str) -> bool:
+        """Whether the target has an exact instruction for pairs of products of these types."""
+        return (
+            self.isa.pair_dot is not None
+            and str(data.ty.dtype) in ("int8", "uint8", "int16")
+            and weight.dtype == np.int8
+            and dtype == "int32"
+            and weight.shape[-1] > 1
         )
 
     def _emit(

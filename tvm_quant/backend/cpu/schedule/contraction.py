@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV, ScheduleError
 
+from tvm_quant.backend.cpu.intrinsics import pair_dot
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     divisor,
@@ -159,7 +160,7 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
     task = sch.fuse(*lead[:-1], chunk, channel_outer)
     parallel_if_worth(sch, task, work if None not in extents else None)
     sch.compute_at(found.total, within[-1], preserve_unit_loops=True)
-    _tile_loops(sch, found, tile)
+    _tile_loops(sch, found, tile, isa)
     for loop in (row_inner, vector):
         sch.unroll(loop)
     if loop_extent(sch, lane) == found.lanes:
@@ -211,19 +212,22 @@ def _chunk(
     return outer, [inner, row_outer] if lead else [inner]
 
 
-def _tile_loops(sch: s_tir.Schedule, found: _Contraction, tile: Tile) -> None:
+def _tile_loops(sch: s_tir.Schedule, found: _Contraction, tile: Tile, isa: Isa) -> None:
     kinds = iter_kinds(sch, found.total)
     loops = list(sch.get_loops(found.total))[-len(kinds) :]
     spatial, reduced = loops[: kinds.count("S")], loops[kinds.count("S") :]
     vector, lane = sch.split(spatial[-1], [tile.vectors, found.lanes])
-    sch.reorder(*spatial[:-2], *reduced, spatial[-2], vector, lane)
-    # An update without its initial value is no block that `vectorize` takes: decompose last.
-    _unroll_tile(sch, found.total)
-    _unroll_tile(sch, sch.decompose_reduction(found.total, reduced[0]))
-
-
-def _unroll_tile(sch: s_tir.Schedule, block: SBlockRV) -> None:
-    *_, row, vector, lane = sch.get_loops(block)
+    pair = [reduced.pop()] if found.pairs else []
+    sch.reorder(*spatial[:-2], *reduced, spatial[-2], vector, lane, *pair)
+    sch.unroll(spatial[-2])
+    sch.unroll(vector)
+    if not pair:
+        # An update without its initial value is no block that `vectorize` takes: decompose last.
+        sch.vectorize(lane)
+    init = sch.decompose_reduction(found.total, reduced[0])
+    *_, row, vector, init_lane = sch.get_loops(init)
     sch.unroll(row)
     sch.unroll(vector)
-    sch.vectorize(lane)
+    sch.vectorize(init_lane)
+    if pair and isa.pair_dot is not None:
+        sch.tensorize(lane, pair_dot(found.lanes, isa.pair_dot))
