@@ -1,0 +1,72 @@
+"""The command line, `tvm-quant`: one file per sub-command, each thin over the public functions.
+
+Exit codes: 0 done, 1 a mistake that the message explains, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from tvm_quant import __version__
+from tvm_quant.cli.compile import compile_artifact
+from tvm_quant.cli.demo import demo
+from tvm_quant.cli.evaluate import evaluate_artifact
+from tvm_quant.cli.guard import guarded
+from tvm_quant.cli.inspect import inspect_artifact
+from tvm_quant.cli.quantize import quantize_model
+from tvm_quant.cli.run import run_artifact
+
+app = typer.Typer(
+    name="tvm-quant",
+    help="Quantize networks for Apache TVM after training.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "quantize": quantize_model,
+    "compile": compile_artifact,
+    "run": run_artifact,
+    "evaluate": evaluate_artifact,
+    "inspect": inspect_artifact,
+    "demo": demo,
+}
+"""{sub-command: function}, in the order of the help."""
+
+for _name, _function in COMMANDS.items():
+    app.command(_name, no_args_is_help=_name != "demo")(guarded(_function))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tvm-quant {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Quantize networks for Apache TVM after training."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    signal.signal(signal.SIGTERM, _exit_cleanly)
+    app()
+
+
+def _exit_cleanly(number: int, _frame: Any) -> None:
+    """Unwind the stack, so that temporary files go."""
+    sys.exit(128 + number)

@@ -1,0 +1,46 @@
+"""`tvm-quant compile`: from a `.tvmq` file to a library that TVM's runtime loads."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_quant.artifact import Artifact
+from tvm_quant.backend import compile as compile_module
+from tvm_quant.cli import options
+from tvm_quant.cli.guard import stderr, stdout
+from tvm_quant.errors import ArtifactError
+
+
+def compile_artifact(
+    artifact: options.Artifact,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Library to write (.so).", show_default=False)
+    ],
+    target: options.Target = "llvm",
+) -> None:
+    """Compile a quantized network into a shared library.
+
+    [bold]Example:[/]  tvm-quant compile model.tvmq -o model.so --target "llvm -mcpu=cascadelake"
+    """
+    _check_folder(output)
+    loaded = Artifact.load(artifact)
+    with stderr().status(f"compiling for {target}"):
+        executable = compile_module(loaded.module, target)
+        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
+            built = Path(folder) / (output.name if output.suffix else f"{output.name}.so")
+            executable.export_library(str(built))
+            built.replace(output)
+    stdout().print(f"wrote {output} ({output.stat().st_size / 1000:.0f} kB)")
+    stdout().print(
+        f"load it with tvm.relax.VirtualMachine(tvm.runtime.load_module('{output}'), tvm.cpu())",
+        style="dim",
+    )
+
+
+def _check_folder(output: Path) -> None:
+    if not output.parent.is_dir():
+        raise ArtifactError(f"cannot write {output}: there is no folder {output.parent}")

@@ -1,0 +1,115 @@
+"""Options that several sub-commands share. Choices are read from the tables of the package."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from tvm_quant.config import BadData, ZeroData
+from tvm_quant.dataset import CheckedDataset, Preprocess, as_dataset
+from tvm_quant.errors import ConfigError
+from tvm_quant.ir import TensorInfo
+
+
+def choice(values: Iterable[str], text: str) -> Any:
+    """An option that takes the names of a table; the help lists them."""
+    names = list(values)
+
+    def check(value: str | None) -> str | None:
+        if value is None or value in names:
+            return value
+        close = difflib.get_close_matches(value, names, 1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        raise typer.BadParameter(f"'{value}' is not one of {', '.join(names)}.{hint}")
+
+    return typer.Option(help=f"{text} One of {', '.join(names)}.", callback=check, metavar="NAME")
+
+
+Artifact = Annotated[
+    Path, typer.Argument(help="File that `quantize` wrote (.tvmq).", show_default=False)
+]
+Data = Annotated[
+    str,
+    typer.Option(
+        "--data", "-d", help="An .npz or .npy file, or a folder of images.", show_default=False
+    ),
+]
+PreprocessFile = Annotated[
+    Path | None,
+    typer.Option(help="YAML file that says how images become the input (crop, mean, std, ...)."),
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Samples to use at most.")]
+Target = Annotated[str, typer.Option(help="TVM target to compile for.")]
+OnBad = Annotated[BadData, typer.Option(help="What to do with samples that hold NaN or Inf.")]
+OnZero = Annotated[ZeroData, typer.Option(help="What to do with a float input that is all zero.")]
+
+
+def open_data(
+    source: str,
+    signature: list[TensorInfo],
+    *,
+    preprocess: Preprocess | None,
+    limit: int | None,
+    on_bad: BadData = BadData.ERROR,
+    on_zero: ZeroData = ZeroData.WARN,
+) -> CheckedDataset:
+    """Check the data named on the command line against the model's inputs."""
+    return as_dataset(
+        source, signature, limit=limit, preprocess=preprocess, on_bad=on_bad, on_zero=on_zero
+    )
+
+
+def read_preprocess(path: Path | None) -> Preprocess | None:
+    """The spec in a YAML file, if one is given."""
+    return Preprocess.from_yaml(path) if path is not None else None
+
+
+def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]] | None:
+    """Read `data=1,3,32,32`.
+
+    Raises:
+        ConfigError: no such form.
+
+    >>> parse_shapes(["data=1,3,32,32"])
+    {'data': (1, 3, 32, 32)}
+    """
+    shapes = {}
+    for text in texts:
+        name, _, dims = text.rpartition("=")
+        sizes = [dim.strip() for dim in dims.replace("x", ",").split(",")]
+        if not name or not all(size.isdigit() and int(size) for size in sizes):
+            raise ConfigError(f"--shape is '{text}'; expected NAME=1,3,224,224")
+        shapes[name] = tuple(int(size) for size in sizes)
+    return shapes or None
+
+
+def parse_settings(texts: list[str]) -> dict[str, Any]:
+    """Read `nbit_activation=16`, the value as YAML.
+
+    Raises:
+        ConfigError: no such form.
+
+    >>> parse_settings(["per_channel=false", "nbit_weight=4"])
+    {'per_channel': False, 'nbit_weight': 4}
+    """
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ConfigError(
+                f"--set is '{text}'; expected FIELD=VALUE, such as nbit_activation=16"
+            )
+        settings[name.strip()] = _yaml_value(text, value)
+    return settings
+
+
+def _yaml_value(text: str, value: str) -> Any:
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set is '{text}'; the value is no YAML") from None
