@@ -53,6 +53,11 @@ class Node:
         return len(self.variables) == 2
 
 
+def same_shape(left: relax.Expr, right: relax.Expr) -> bool:
+    """Whether two tensors have one shape, symbolic dimensions included."""
+    return str(left.ty.shape) == str(right.ty.shape)
+
+
 class Network:
     """Calls of a function by variable, and who uses each variable."""
 

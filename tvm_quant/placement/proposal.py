@@ -79,17 +79,20 @@ class Setup:
 def choose(proposal: Proposal, config: QuantizeConfig) -> Setup:
     """Take the first grid of every place, with the widths that `config` asks for.
 
+    Places that share a grid get the widest that one of them asks for.
+
     Raises:
         ConfigError: an override selects no layer.
     """
     _check_overrides(proposal, config)
-    group_of = {place: index for index, places in enumerate(proposal.unified) for place in places}
+    specs = {place: _configure(found, config) for place, found in proposal.candidates.items()}
+    groups = dict.fromkeys(specs, NO_GROUP)
+    for index, places in enumerate(proposal.unified):
+        bits = max(specs[place].bits for place in places)
+        specs |= {place: replace(specs[place], bits=bits) for place in places}
+        groups |= dict.fromkeys(places, index)
     quantizers = {
-        place: Quantizer(
-            spec=_configure(candidate, config),
-            kind=candidate.kind,
-            group=group_of.get(place, NO_GROUP),
-        )
+        place: Quantizer(spec=specs[place], kind=candidate.kind, group=groups[place])
         for place, candidate in proposal.candidates.items()
     }
     return Setup(quantizers=quantizers, reasons=proposal.reasons)

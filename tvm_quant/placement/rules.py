@@ -7,7 +7,8 @@
 3. *Flow*, forwards: what each variable will hold (`Flow`), and which ports therefore need a
    quantizer.
 4. *Propagation*, backwards: a quantizer below a call that only moves integers is moved above it, to
-   each of its ports, if everything that reads the call's result asked for the same grid.
+   each of its ports, if everything that reads the call's result asked for the same grid and none
+   of the readers has settings of its own for it.
 
 A sum keeps one operand as an accumulator where a contraction feeds it alone: the other operand is
 added to it at the accumulator's scale, which costs one rounding less than quantizing both.
@@ -24,8 +25,8 @@ from tvm import relax
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.hardware import HardwareConfig, OperandSpecs
 from tvm_quant.op import Kind, QuantSpec, Role, contraction_axes
-from tvm_quant.placement.network import Network, Node
-from tvm_quant.placement.proposal import Candidate, Place, Proposal
+from tvm_quant.placement.network import Network, Node, same_shape
+from tvm_quant.placement.proposal import Candidate, Place, Proposal, layer_config
 from tvm_quant.placement.support import Support
 
 
@@ -40,8 +41,11 @@ class Flow(Enum):
 
 @dataclass(frozen=True)
 class _Request:
+    """A quantizer for `source`; `own` if an override of its reader sets grid or range."""
+
     source: relax.Var
     specs: tuple[QuantSpec, ...]
+    own: bool = False
 
 
 def propose(func: relax.Function, hardware: HardwareConfig, config: QuantizeConfig) -> Proposal:
@@ -62,6 +66,7 @@ class _Proposer:
     def __init__(self, network: Network, hardware: HardwareConfig, config: QuantizeConfig):
         self.network = network
         self.hardware = hardware
+        self.config = config
         self.support = Support(network, hardware, config)
         self.reasons: dict[relax.Var, str] = {}
         self.flow: dict[relax.Var, Flow] = {}
@@ -166,18 +171,18 @@ class _Proposer:
         if origin is None:
             return False
         self.parent[node.var] = origin
-        self._tabulate(node, origin)
+        self._tabulate(node, origin, self._operand_specs(node).data)
         return True
 
-    def _tabulate(self, node: Node, origin: relax.Var) -> None:
+    def _tabulate(self, node: Node, origin: relax.Var, specs: tuple[QuantSpec, ...]) -> None:
         """Make every call between `origin` and `node` a table on the codes of `origin`."""
         for port, var in node.variables:
-            if var == origin:
-                if self._state(var) is not Flow.TABLE:
-                    self._request(node, port)
-                continue
-            self.flow[var] = Flow.TABLE
-            self._tabulate(self.network.nodes[var], origin)
+            if var != origin:
+                self.requests.pop((node.var, port), None)
+                self.flow[var] = Flow.TABLE
+                self._tabulate(self.network.nodes[var], origin, specs)
+            elif self._state(var) is not Flow.TABLE:
+                self._request(node, port, specs)
 
     def _ancestors(self, var: relax.Var) -> list[relax.Var]:
         chain = [var]
@@ -193,7 +198,7 @@ class _Proposer:
         ports = [
             (self.network.order[var], port)
             for port, var in node.variables
-            if self._accumulates(var)
+            if self._accumulates(var) and same_shape(var, node.var)
         ]
         return max(ports)[1] if ports else None
 
@@ -219,12 +224,15 @@ class _Proposer:
     def _state(self, var: relax.Var) -> Flow:
         return self.flow.get(var, Flow.FLOAT)
 
-    def _request(self, node: Node, port: int) -> None:
-        operands = self._operand_specs(node)
-        specs = operands.other if port else operands.data
+    def _request(self, node: Node, port: int, specs: tuple[QuantSpec, ...] | None = None) -> None:
+        if specs is None:
+            operands = self._operand_specs(node)
+            specs = operands.other if port else operands.data
         source = node.operands[port]
         assert isinstance(source, relax.Var)
-        self.requests[node.var, port] = _Request(source, specs)
+        layer = layer_config(self.config, *node.names)
+        own = layer.nbit_activation is not None or layer.activation_estimator is not None
+        self.requests[node.var, port] = _Request(source, specs, own)
 
     def _operand_specs(self, node: Node) -> OperandSpecs:
         operands = self.hardware.operands(node.names[1])
@@ -238,21 +246,23 @@ class _Proposer:
         for var, node in reversed(self.network.nodes.items()):
             if node.role not in (Role.MOVE, Role.JOIN) or var in self.reasons:
                 continue
-            readers = [self.requests.get((user, port)) for user, port in self.network.uses[var]]
-            if None in readers or len({reader.specs for reader in readers if reader}) != 1:
-                if node.role is Role.JOIN:
-                    self._request_join(node)
-                continue
-            for user, port in self.network.uses[var]:
-                del self.requests[user, port]
-            for port, source in node.variables:
-                assert readers[0] is not None
-                self.requests[var, port] = _Request(source, readers[0].specs)
+            specs = self._common_specs(var)
+            if specs is not None:
+                for user in self.network.uses[var]:
+                    del self.requests[user]
+                for port, _source in node.variables:
+                    self._request(node, port, specs)
+            elif node.role is Role.JOIN:
+                for port, _source in node.variables:
+                    self._request(node, port)
         return self._unified()
 
-    def _request_join(self, node: Node) -> None:
-        for port, _source in node.variables:
-            self._request(node, port)
+    def _common_specs(self, var: relax.Var) -> tuple[QuantSpec, ...] | None:
+        """The grids that everything that reads `var` asks for, if that is one and the same."""
+        readers = [self.requests.get(use) for use in self.network.uses[var]]
+        asked = {reader.specs for reader in readers if reader is not None and not reader.own}
+        alike = len(asked) == 1 and all(reader and not reader.own for reader in readers)
+        return asked.pop() if alike else None
 
     def _unified(self) -> list[frozenset[Place]]:
         """Places of one call whose operands share a grid; calls linked by moved codes join up."""
@@ -260,14 +270,18 @@ class _Proposer:
         for var, node in self.network.nodes.items():
             if node.names[1] not in self.hardware.unified or var in self.reasons:
                 continue
-            places: set[Place] = set()
+            joined: set[Place] = set()
+            linked = {var}
             for port, source in node.variables:
                 if (var, port) in self.requests:
-                    places.add(Place(consumer=str(var.name), port=port))
+                    joined.add(Place(consumer=str(var.name), port=port))
                 else:
-                    places |= groups.pop(self._joined_source(source), set())
-            groups[var] = places
-        return [frozenset(places) for places in groups.values() if len(places) > 1]
+                    before = groups.get(self._joined_source(source), set())
+                    linked |= {other for other, places in groups.items() if places is before}
+                    joined |= before
+            groups |= dict.fromkeys(linked, joined)
+        distinct = dict.fromkeys(frozenset(places) for places in groups.values())
+        return [places for places in distinct if len(places) > 1]
 
     def _joined_source(self, var: relax.Var) -> relax.Var:
         """The join whose moved codes `var` holds."""

@@ -9,7 +9,7 @@ from tvm_quant.errors import ConfigError
 from tvm_quant.hardware import HardwareConfig
 from tvm_quant.ir import constant_value, tensor_shape
 from tvm_quant.op import Role, spec_for
-from tvm_quant.placement.network import Network, Node
+from tvm_quant.placement.network import Network, Node, same_shape
 
 
 class Support:
@@ -69,6 +69,18 @@ def _why_contraction(node: Node) -> str | None:
     return None
 
 
+def _why_affine(node: Node) -> str | None:
+    """With a constant: the integers keep their shape."""
+    variables = node.variables
+    if len(variables) == 1 and not same_shape(variables[0][1], node.var):
+        return "a constant that is larger than the tensor"
+    return None
+
+
+def _why_join(node: Node) -> str | None:
+    return "joins a constant" if node.constants else None
+
+
 def _why_mean(node: Node) -> str | None:
     shape = tensor_shape(node.operands[0]) or ()
     if node.names[1] == "relax.mean":
@@ -103,6 +115,10 @@ def _why_move(node: Node) -> str | None:
 
 _ROLE_CHECKS: dict[Role, Callable[[Node], str | None]] = {
     Role.CONTRACTION: _why_contraction,
+    Role.SUM: _why_affine,
+    Role.PRODUCT: _why_affine,
+    Role.POINTWISE: _why_affine,
+    Role.JOIN: _why_join,
     Role.MEAN: _why_mean,
     Role.MOVE: _why_move,
 }
