@@ -3,7 +3,7 @@
     python tutorials/02_quantize_an_onnx_model.py [--model model.onnx --data calibration.npz]
 
 The network reads handwritten digits and is small, so every step takes seconds; a larger one takes
-the same calls. With your own model, chapters that need labels are left out.
+the same calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm_quant import QuantizeConfig, Statistics, demo, transform
 from tvm_quant.artifact import Artifact, Provenance, calibration_table
 from tvm_quant.dataset import CheckedDataset, as_dataset
 from tvm_quant.ir import bindings, io_signature, op_name
-from tvm_quant.report import evaluate
+from tvm_quant.report import evaluate, sqnr_db
 
 
 def chapter_1(path: Path) -> tvm.IRModule:
@@ -34,14 +34,14 @@ def chapter_1(path: Path) -> tvm.IRModule:
     return mod
 
 
-def chapter_2(mod: tvm.IRModule, calibration: Any) -> tvm.IRModule:
+def chapter_2(mod: tvm.IRModule, calibration: Any, statistics: Statistics) -> tvm.IRModule:
     """Quantize. The data need no labels; a few hundred samples like those to come are enough.
 
     Any iterable of batches will do, as well as arrays, .npz files and folders of images. Data that
     cannot be right (NaN, zeros, other shapes) are refused before any long work.
     """
     title("2. Quantize, with the defaults")
-    int8 = tvm_quant.quantize(mod, dataset=calibration)
+    int8 = tvm_quant.quantize(mod, dataset=calibration, statistics=statistics)
     for name in ("relax.nn.conv2d", "relax.matmul"):
         calls = [b.value for b in bindings(int8["main"]) if op_name(b.value) == name]
         integer = [call for call in calls if call.args[1].ty.dtype == "int8"]
@@ -66,40 +66,41 @@ def chapter_3(mod: tvm.IRModule, int8: tvm.IRModule, comparison: CheckedDataset)
     print(f"   SQNR of the output: {found.output_sqnr_db[0]:.1f} dB")
 
 
-def chapter_4(mod: tvm.IRModule, calibration: Any, comparison: CheckedDataset) -> None:
+def chapter_4(mod: tvm.IRModule, comparison: CheckedDataset, statistics: Statistics) -> None:
     """Choose. Profiling is the slow part, and what it finds serves every estimator.
 
-    `Statistics` holds histograms of all activations; its file (`save`, `load`) is small, however
-    many samples went in. Given to `quantize`, it takes the place of running the network again.
+    `Statistics` holds histograms of all activations. Chapter 2 passed an empty one: `quantize`
+    filled; a filled one takes the place of the data. Its file (`save`, `load`) stays small however
+    many samples went in.
     """
-    title("4. Try estimators: profile once, estimate many times")
-    statistics = Statistics()
-    for name in ("robust", "minmax", "percentile", "kl_divergence", "mse"):
-        config = QuantizeConfig(activation_estimator=name)
-        int8 = tvm_quant.quantize(mod, None, calibration, config, statistics=statistics)
-        sqnr = evaluate(mod, int8, comparison).output_sqnr_db[0]
-        print(f"   {name:16} {sqnr:5.1f} dB")
-    per_tensor = QuantizeConfig(per_channel=False)
-    int8 = tvm_quant.quantize(mod, None, calibration, per_tensor, statistics=statistics)
-    sqnr = evaluate(mod, int8, comparison).output_sqnr_db[0]
-    print(f"   {'one weight scale per tensor':16} {sqnr:5.1f} dB")
+    title("4. Try other settings: profile once, estimate many times")
+    batch = next(iter(comparison))
+    exact = tvm_quant.Runner(mod).run(batch)[0]
+    for config in (
+        QuantizeConfig(activation_estimator="minmax"),
+        QuantizeConfig(activation_estimator="kl_divergence"),
+        QuantizeConfig(per_channel=False),
+    ):
+        int8 = tvm_quant.quantize(mod, config=config, statistics=statistics)
+        close = tvm_quant.Runner(int8).run(batch)[0]
+        weights = "per channel" if config.per_channel else "per tensor"
+        settings = f"{config.activation_estimator}, weights {weights}"
+        print(f"   {settings:34} {sqnr_db(exact, close):5.1f} dB")
 
 
-def chapter_5(mod: tvm.IRModule, calibration: Any) -> Artifact:
+def chapter_5(mod: tvm.IRModule, data: CheckedDataset, statistics: Statistics) -> Artifact:
     """Look inside. Passes run one by one as well; before `Realize` everything is still float.
 
-    `tvm_quant.quantize` is nothing but these passes in order. An exception for a layer goes by the
-    name it has in the model file, by a pattern, or by an operator, and has to match something.
+    `tvm_quant.quantize` is nothing but these passes in order (`Profile` is left out here, since the
+    statistics are at hand). An exception for a layer goes by the name it has in the model file, by
+    a pattern, or by an operator, and has to match something.
     """
     title("5. Passes by hand, and one layer kept in float")
     config = QuantizeConfig(skip=(first_layer(mod),))
-    statistics = Statistics()
-    data = as_dataset(calibration, io_signature(mod))
     passes = [
         transform.Prepare(),
         transform.Annotate(config),
         transform.CalibrateWeights(config),
-        transform.Profile(data, statistics),
         transform.CalibrateActivations(statistics, config),
         transform.MatchScales(statistics, config),
         transform.FitAccumulators(),
@@ -108,9 +109,9 @@ def chapter_5(mod: tvm.IRModule, calibration: Any) -> Artifact:
     calibrated = tvm.transform.Sequential(passes)(mod)
     table = calibration_table(calibrated)
     for row in [row for row in table if row.port == 0][:4]:
-        print(f"   {row.node:24} reads {row.grid}, from {row.low:.3f} to {row.high:.3f}")
-    for row in [row for row in table if row.reason]:
-        print(f"   {row.node:24} stays in float: {row.reason}")
+        print(f"   {row.node:20} reads {row.grid}, from {row.low:.3f} to {row.high:.3f}")
+    for node, reason in {row.node: row.reason for row in table if row.reason}.items():
+        print(f"   {node:20} stays in float: {reason}")
     return Artifact(
         module=transform.Realize()(calibrated),
         config=config,
@@ -120,7 +121,7 @@ def chapter_5(mod: tvm.IRModule, calibration: Any) -> Artifact:
     )
 
 
-def chapter_6(artifact: Artifact, comparison: CheckedDataset) -> None:
+def chapter_6(artifact: Artifact, batch: dict[str, Any]) -> None:
     """Keep, compile, deploy. The artifact holds the module and how it came about.
 
     `tvm_quant.compile` puts the CPU's integer kernels in place and gives what `tvm.compile` gives:
@@ -132,18 +133,20 @@ def chapter_6(artifact: Artifact, comparison: CheckedDataset) -> None:
         artifact.save(saved)
         module = Artifact.load(saved).module
         tvm.ir.assert_structural_equal(module, artifact.module)
-        tvm_quant.compile(module, target="llvm").export_library(str(library))
-        print(
-            f"   {saved.name} {saved.stat().st_size} bytes, {library.name} {library.stat().st_size}"
-        )
+        executable = tvm_quant.compile(module, target="llvm")
+        executable.export_library(str(library))
+        print(f"   {saved.name}: {saved.stat().st_size} bytes, with the float weights to look into")
+        print(f"   {library.name}: {library.stat().st_size} bytes, with all the code it needs")
+        here, elsewhere = (run(it, batch) for it in (executable, tvm.runtime.load_module(library)))
+        assert np.array_equal(here, elsewhere)
+        print("   the library gives the same bits as the module it was made from")
 
-        machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
-        inputs = next(iter(comparison))
-        outputs = machine["main"](*[tvm.runtime.tensor(array) for array in inputs.values()])
-        here = tvm_quant.Runner(module).run(inputs)
-        first = outputs if isinstance(outputs, tvm.runtime.Tensor) else outputs[0]
-        assert np.array_equal(first.numpy(), here[0])
-        print("   the library alone gives the same bits as the runner")
+
+def run(executable: Any, batch: dict[str, Any]) -> np.ndarray:
+    """The first output, by TVM's virtual machine; `tvm_quant.Runner` does the same and checks."""
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    outputs = machine["main"](*[tvm.runtime.tensor(array) for array in batch.values()])
+    return (outputs if isinstance(outputs, tvm.runtime.Tensor) else outputs[0]).numpy()
 
 
 def first_layer(mod: tvm.IRModule) -> str:
@@ -163,17 +166,19 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="calibration samples of your model")
     args = parser.parse_args()
 
-    own = args.data is not None
-    calibration = str(args.data) if own else demo.calibration_data()
     mod = chapter_1(args.model)
-    comparison = as_dataset(
-        calibration if own else [demo.evaluation_data()], io_signature(mod), limit=600
-    )
-    int8 = chapter_2(mod, calibration)
+    signature = io_signature(mod)
+    if args.data:
+        calibration = comparison = as_dataset(str(args.data), signature)
+    else:
+        calibration = as_dataset(demo.calibration_data(), signature)
+        comparison = as_dataset([demo.evaluation_data()], signature)
+    statistics = Statistics()
+    int8 = chapter_2(mod, calibration, statistics)
     chapter_3(mod, int8, comparison)
-    chapter_4(mod, calibration, comparison)
-    artifact = chapter_5(mod, calibration)
-    chapter_6(artifact, comparison)
+    chapter_4(mod, comparison, statistics)
+    artifact = chapter_5(mod, calibration, statistics)
+    chapter_6(artifact, next(iter(comparison)))
 
 
 if __name__ == "__main__":
