@@ -75,6 +75,10 @@ class _Annotator(PyExprMutator):
         self.setup = setup
         self.shared: dict[tuple[relax.Expr, Quantizer], relax.Var] = {}
 
+    def visit_dataflow_block_(self, block: relax.DataflowBlock) -> relax.BindingBlock:
+        self.shared.clear()  # what a block binds may not be visible in the next
+        return super().visit_dataflow_block_(block)
+
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         if isinstance(binding.value, relax.Call):
             wrapped = self._wrap_call(binding.value, str(binding.var.name))
