@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 from tvm import IRModule, relax
@@ -42,15 +41,3 @@ class NodeNames:
         names = {str(var.name): node for var, node in self._owner.items()}
         mod["main"] = with_node_names(mod["main"], names)
         return mod
-
-
-def identifier(name: str) -> str:
-    """`name` with every character that Relax does not allow in a variable replaced by '_'.
-
-    >>> identifier("/layer1/conv.2")
-    'layer1_conv_2'
-    >>> identifier("139")
-    'n139'
-    """
-    clean = re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "node"
-    return clean if clean[0].isalpha() else f"n{clean}"

@@ -7,6 +7,7 @@ along.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from tvm import relax
@@ -24,3 +25,15 @@ def node_name(func: relax.Function, var: relax.Var | str) -> str:
 def with_node_names(func: relax.Function, names: Mapping[str, str]) -> relax.Function:
     """`func` with the user's names of its variables, {variable name: node name}."""
     return func.with_attr(NODE_NAMES, dict(names))
+
+
+def identifier(name: str) -> str:
+    """`name` as a Relax variable may have it: letters, digits and '_', a letter in front.
+
+    >>> identifier("/layer1/conv.2")
+    'layer1_conv_2'
+    >>> identifier("139")
+    'n139'
+    """
+    clean = re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "node"
+    return clean if clean[0].isalpha() else f"n{clean}"

@@ -12,10 +12,11 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvm_quant.errors import FrontendError
 from tvm_quant.frontend.base import first_line
-from tvm_quant.frontend.node_names import NodeNames, identifier
+from tvm_quant.frontend.node_names import NodeNames
 from tvm_quant.frontend.onnx.converters import CONVERTERS, Node
 from tvm_quant.frontend.onnx.folding import fold_node
 from tvm_quant.frontend.onnx.model import attributes_of, opset_of, subgraphs
+from tvm_quant.ir.names import identifier
 
 # Operators whose converters take the shape of a tensor symbolically.
 # fmt: off

@@ -15,7 +15,8 @@ from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter, get_ten
 
 from tvm_quant.errors import FrontendError, UnsupportedError
 from tvm_quant.frontend.base import Request, first_line
-from tvm_quant.frontend.node_names import NodeNames, identifier
+from tvm_quant.frontend.node_names import NodeNames
+from tvm_quant.ir.names import identifier
 
 
 def import_model(request: Request) -> IRModule:
