@@ -93,7 +93,7 @@ def run_demo(
     runners = {"float32": Runner(mod, target), "int8": Runner(int8, target)}
     latency = median_latency_ms(runners, one, rounds=30)
     result = DemoResult(
-        evaluation=evaluate(mod, int8, comparison, target=target),
+        evaluation=evaluate(runners["float32"], runners["int8"], comparison),
         float32=Cost(size_bytes=_constant_bytes(mod), latency_ms=latency["float32"]),
         int8=Cost(size_bytes=_constant_bytes(int8), latency_ms=latency["int8"]),
     )

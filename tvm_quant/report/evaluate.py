@@ -55,24 +55,31 @@ class Evaluation:
 
 
 def evaluate(
-    reference: IRModule, quantized: IRModule, dataset: CheckedDataset, *, target: str = "llvm"
+    reference: IRModule | Runner,
+    quantized: IRModule | Runner,
+    dataset: CheckedDataset,
+    *,
+    target: str = "llvm",
 ) -> Evaluation:
     """Run both modules over the same batches.
 
     Args:
-        reference: the float module.
-        quantized: the integer module, with the same inputs and outputs.
+        reference: the float module, or a runner of it.
+        quantized: the integer module, or a runner of it, with the same inputs and outputs.
         dataset: batches for them; labels give the accuracies.
-        target: what to compile both for.
+        target: what to compile modules for.
 
     Raises:
         DatasetError: labels that are no class numbers.
     """
-    runners = Runner(reference, target), Runner(quantized, target)
+    runners = [
+        side if isinstance(side, Runner) else Runner(side, target)
+        for side in (reference, quantized)
+    ]
     tally = _Tally()
     for batch in dataset.with_labels():
         exact, close = (
-            [_valid_rows(np.asarray(output), batch) for output in runner.run(batch.inputs)]
+            [valid_rows(np.asarray(output), batch) for output in runner.run(batch.inputs)]
             for runner in runners
         )
         tally.add(exact, close, batch)
@@ -100,12 +107,19 @@ def layer_sqnr(
     for batch in dataset.with_labels():
         exact, close = (runner.run(batch.inputs) for runner in runners)
         for meter, one, other in zip(meters, exact, close, strict=True):
-            meter.add(_valid_rows(np.asarray(one), batch), _valid_rows(np.asarray(other), batch))
+            meter.add(valid_rows(np.asarray(one), batch), valid_rows(np.asarray(other), batch))
     ops = {str(b.var.name): op_name(b.value) or "call" for b in bindings(main_function(calibrated))}
     return [
         LayerSqnr(node=node, op=ops[var], sqnr_db=meter.db)
         for (node, var), meter in zip(layers.items(), meters, strict=True)
     ]
+
+
+def valid_rows(output: Array, batch: Batch) -> Array:
+    """An output without the rows that only fill up a fixed batch."""
+    rows = next((len(a) for a in batch.inputs.values() if a.ndim), 0)
+    per_sample = output.ndim > 0 and len(output) == rows and batch.valid < rows
+    return output[: batch.valid] if per_sample else output
 
 
 @dataclass
@@ -145,13 +159,6 @@ class _Tally:
             agreement=self.agreed / self.samples if self.scored else None,
             output_sqnr_db=[meter.db for meter in self.meters],
         )
-
-
-def _valid_rows(output: Array, batch: Batch) -> Array:
-    """Without the rows that only fill up a fixed batch."""
-    rows = next((len(a) for a in batch.inputs.values() if a.ndim), 0)
-    per_sample = output.ndim > 0 and len(output) == rows and batch.valid < rows
-    return output[: batch.valid] if per_sample else output
 
 
 def _scores(output: Array, batch: Batch) -> Array | None:
