@@ -1,0 +1,24 @@
+"""`python -m tvm_quant.bench COMMAND`: one file per command, each prints a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from tvm_quant.bench.accuracy import accuracy, table
+
+app = typer.Typer(
+    help="Measure quantized networks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+COMMANDS: dict[str, Callable[..., None]] = {"accuracy": accuracy, "table": table}
+
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+
+if __name__ == "__main__":
+    app(prog_name="python -m tvm_quant.bench")
