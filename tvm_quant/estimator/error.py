@@ -2,14 +2,16 @@
 
     error(grid) = sum over the values x of |x - grid(x)|**p
 
-The values of a bin are taken as spread evenly over it. Within the reach of the grid the error
-depends only on where between two points of the grid a value lies, so each step of the grid is cut
-into a few parts, the values in the same part of any step are added up, and each part has a fixed
-mean error. Beyond the reach the error is the distance to the last point. Exact zeros make none.
+Measured in steps of the grid, the error of a value depends only on its place: between two points of
+the grid it is the distance to the nearer one, beyond the last point the distance to that. So the
+line is cut into zones once and for all, each with its mean error, and the error of a grid is the
+number of values in each zone times that. Within a bin and within a zone values are taken as evenly
+spread. Exact zeros make no error: they are in no zone.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -22,9 +24,9 @@ from tvm_quant.statistics import TensorStatistics, interpolate_counts
 
 Array = npt.NDArray[Any]
 
-PARTS = 8  # of a step
-MANY_LEVELS = 1 << 12  # grids finer than the bins: rounding errors are evenly spread
-TAIL_BINS_PER_OCTAVE = 64
+ZONES = 1024  # between the ends of the grid; at least 4 in each step
+MANY_STEPS = 1 << 12  # grids finer than the bins: rounding errors are evenly spread
+FARTHEST = 26  # log2 of the largest distance beyond an end, in steps
 
 
 class ErrorModel:
@@ -40,8 +42,6 @@ class ErrorModel:
     def __init__(self, stats: TensorStatistics, p: float):
         self.p = p
         self._edges, self._cumulative = stats.cumulative()
-        self._points, self._counts = stats.histogram.points(TAIL_BINS_PER_OCTAVE)
-        self._points = np.clip(self._points, stats.minimum, stats.maximum)
 
     def error(self, scale: Array, zero_point: Array, spec: QuantSpec) -> Array:
         """Sum of |x - grid(x)|**p for each of K grids.
@@ -53,32 +53,40 @@ class ErrorModel:
         Returns:
             float64, (K,).
         """
-        bottom, top = grid_ends(scale, zero_point, spec)
-        rounding = self._rounding(bottom, top, spec.levels - 1)
-        return rounding + self._beyond(self._points, top) + self._beyond(-self._points, -bottom)
-
-    def _rounding(self, bottom: Array, top: Array, steps: int) -> Array:
-        step = (top - bottom) / steps
-        parts = PARTS if steps < MANY_LEVELS else 0
-        offsets = np.linspace(0.0, 1.0, steps * parts + 1 if parts else 2)
-        edges = bottom[:, None] + (top - bottom)[:, None] * offsets
-        inside = np.diff(interpolate_counts(self._edges, self._cumulative, edges), axis=1)
-        if not parts:
-            return np.asarray(inside[:, 0] * step**self.p * _mean_power(0.0, 0.5, self.p))
-        folded = inside.reshape(len(step), steps, parts).sum(axis=1)
-        return np.asarray(folded @ _part_errors(parts, self.p) * step**self.p)
-
-    def _beyond(self, points: Array, end: Array) -> Array:
-        used = points > end.min()
-        distance = np.maximum(points[used] - end[:, None], 0.0)
-        return np.asarray(distance**self.p @ self._counts[used])
+        bottom, _ = grid_ends(scale, zero_point, spec)
+        step = np.asarray(scale, np.float64)
+        cuts, errors = _zones(spec.levels - 1, self.p)
+        edges = bottom[:, None] + step[:, None] * cuts
+        values = np.diff(interpolate_counts(self._edges, self._cumulative, edges), axis=1)
+        return np.asarray(values @ errors * step**self.p)
 
 
-def _part_errors(parts: int, p: float) -> Array:
-    """Mean of |rounding error|**p over each of `parts` equal parts of a step of 1."""
-    cuts = np.linspace(0.0, 1.0, parts + 1)
-    distances = np.minimum(cuts, 1.0 - cuts)
-    return np.array([_mean_power(min(pair), max(pair), p) for pair in pairwise(distances)])
+@lru_cache(maxsize=64)
+def _zones(steps: int, p: float) -> tuple[Array, Array]:
+    """Cuts between the zones, in steps from the lowest point, and the mean error of each zone."""
+    parts = max(ZONES // steps, 4) if steps < MANY_STEPS else 0
+    within = np.linspace(0.0, 1.0, parts + 1) if parts else np.array([0.0, 1.0])
+    rounding = [_rounding_error(*pair, p) for pair in pairwise(within)]
+    inside = np.linspace(0.0, steps, steps * parts + 1) if parts else np.array([0.0, steps])
+    beyond = np.concatenate([[0.0], 2.0 ** np.arange(-3, FARTHEST, 0.125)])
+    clipping = np.array([_mean_power(*pair, p) for pair in pairwise(beyond)])
+    cuts = np.concatenate([-beyond[:0:-1], inside, steps + beyond[1:]])
+    errors = np.concatenate(
+        [clipping[::-1], np.tile(rounding, max(steps * bool(parts), 1)), clipping]
+    )
+    return cuts, errors
+
+
+def _rounding_error(start: float, stop: float, p: float) -> float:
+    """Mean of |distance to the nearer end|**p over a part of the step [0, 1]."""
+    if start < 0.5 < stop:
+        halves = (
+            _mean_power(start, 0.5, p) * (0.5 - start),
+            _mean_power(1 - stop, 0.5, p) * (stop - 0.5),
+        )
+        return sum(halves) / (stop - start)
+    nearest = sorted((min(start, 1 - start), min(stop, 1 - stop)))
+    return _mean_power(nearest[0], nearest[1], p)
 
 
 def _mean_power(low: float, high: float, p: float) -> float:

@@ -65,16 +65,6 @@ class Window:
         stop = (int(np.float32(end).view(np.uint32)) >> SHIFT) + 1
         return Window.trimmed(self.start, self.counts[: max(stop - self.start, 0)])
 
-    def points(self, bins_per_octave: int) -> tuple[Array, Array]:
-        """(middles, counts) of coarser bins, as magnitudes: float64 and int64, (B,)."""
-        if not len(self.counts):
-            return np.zeros(0), np.zeros(0, np.int64)
-        width = BINS_PER_OCTAVE // bins_per_octave
-        cuts = np.arange(-(-(self.start + 1) // width) * width, self.stop, width)
-        keys = np.concatenate([[self.start], cuts, [self.stop]])
-        edges = _key_to_float(keys)
-        return (edges[:-1] + edges[1:]) / 2, np.add.reduceat(self.counts, keys[:-1] - self.start)
-
     def edges(self) -> Array:
         """Bounds of the bins as magnitudes: float64, (B + 1,), increasing; (0,) when empty."""
         if not len(self.counts):
@@ -157,18 +147,6 @@ class FloatHistogram:
         return (
             (edges, np.concatenate(counts)) if edges.size else (np.zeros(1), np.zeros(0, np.int64))
         )
-
-    def points(self, bins_per_octave: int) -> tuple[Array, Array]:
-        """(middles, counts) of the nonzero values in coarser bins.
-
-        Args:
-            bins_per_octave: a power of two, 1 to 1024.
-
-        Returns:
-            middles: float64, (B,), increasing; counts: int64, (B,).
-        """
-        low, high = (side.points(bins_per_octave) for side in (self.negative, self.positive))
-        return np.concatenate([-low[0][::-1], high[0]]), np.concatenate([low[1][::-1], high[1]])
 
 
 class HistogramCounter:
