@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm_quant.errors import ArtifactError
 
-PACKAGES = ("tvm-quant", "apache-tvm", "apache-tvm-ffi", "numpy")
+PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,10 @@ class Provenance:
 
 def installed_versions() -> dict[str, str]:
     """{package: version} of what the result depends on."""
-    return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+    import tvm_quant
+
+    own = {"tvm-quant": tvm_quant.__version__, "python": platform.python_version()}
+    return own | {name: _version(name) for name in PACKAGES}
 
 
 def _version(package: str) -> str:

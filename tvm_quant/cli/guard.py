@@ -19,6 +19,7 @@ from tvm_quant.transform.range_records import CalibrationWarning
 
 USER_ERROR = 1
 INTERRUPTED = 130
+PIPE_WIDTH = 200
 
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show the traceback of an error, and all warnings.")
@@ -26,8 +27,9 @@ Verbose = Annotated[
 
 
 def stdout() -> Console:
-    """Where results go."""
-    return Console(highlight=False, soft_wrap=False)
+    """Where results go. A pipe or file gets lines of any length that a table needs."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
 def stderr() -> Console:

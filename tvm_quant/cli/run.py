@@ -15,6 +15,7 @@ from tvm_quant.cli import options
 from tvm_quant.cli.guard import stderr, stdout
 from tvm_quant.cli.provenance import preprocess_of
 from tvm_quant.ir import io_signature
+from tvm_quant.report.evaluate import valid_rows
 
 
 def run_artifact(
@@ -32,7 +33,8 @@ def run_artifact(
 ) -> None:
     """Run a quantized network on data.
 
-    Without [bold]-o[/] it prints the highest scores of each sample.
+    Without [bold]-o[/] it prints the highest scores of each sample. Outputs whose size differs from
+    batch to batch are written as output0_0, output0_1, ...
 
     [bold]Example:[/]  tvm-quant run model.tvmq --data photos/ -o scores.npz
     """
@@ -48,8 +50,7 @@ def run_artifact(
     outputs: list[list[npt.NDArray[Any]]] = []
     first = 0
     for batch in dataset.with_labels():
-        results = [np.asarray(result) for result in runner.run(batch.inputs)]
-        results = [result[: batch.valid] if result.ndim else result for result in results]
+        results = [valid_rows(np.asarray(result), batch) for result in runner.run(batch.inputs)]
         if output is None:
             _print_scores(results[0], first)
             first += batch.valid
@@ -61,12 +62,15 @@ def run_artifact(
 
 
 def _write(path: Path, outputs: list[list[npt.NDArray[Any]]]) -> None:
-    stacked = {
-        f"output{index}": np.concatenate([np.atleast_1d(one) for one in parts])
-        for index, parts in enumerate(zip(*outputs, strict=True))
-    }
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for index, parts in enumerate(zip(*outputs, strict=True)):
+        rows = [np.atleast_1d(part) for part in parts]
+        if len({row.shape[1:] for row in rows}) == 1:
+            arrays[f"output{index}"] = np.concatenate(rows)
+        else:
+            arrays |= {f"output{index}_{batch}": row for batch, row in enumerate(rows)}
     with atomic_write(path) as stream:
-        np.savez(stream, **stacked)  # type: ignore[arg-type]
+        np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
 def _print_scores(scores: npt.NDArray[Any], first: int) -> None:

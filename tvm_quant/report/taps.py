@@ -8,7 +8,7 @@ import tvm
 from tvm import IRModule, relax
 
 from tvm_quant.errors import UnsupportedError
-from tvm_quant.ir import bindings, node_name
+from tvm_quant.ir import bindings, constant_value, consumers, node_name, producers
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import Role, is_simulated, role_of
 
@@ -19,16 +19,29 @@ LAYERS = frozenset({Role.CONTRACTION, Role.SUM, Role.PRODUCT})
 def layer_variables(mod: IRModule) -> dict[str, str]:
     """{node name: variable} of the layers in execution order.
 
-    Several calls may carry the name of one node (a product and its bias); the last one counts.
+    A convolution or matrix product stands with its bias added. Where several calls carry the name
+    of one node, the last one counts.
     """
     func = main_function(mod)
-    return {
-        node_name(func, binding.var): str(binding.var.name)
-        for binding in bindings(func)
-        if isinstance(binding.value, relax.Call)
-        and not is_simulated(binding.value)
-        and role_of(binding.value) in LAYERS
-    }
+    uses, values = consumers(func), producers(func)
+    layers: dict[str, str] = {}
+    for var, value in values.items():
+        if role_of(value) not in LAYERS or is_simulated(value):
+            continue
+        product = _biased_product(value, uses)
+        named = var if product is None else product
+        layers[node_name(func, named)] = str(var.name)
+    return layers
+
+
+def _biased_product(
+    value: relax.Expr, uses: Mapping[relax.Var, Sequence[object]]
+) -> relax.Var | None:
+    """The product that a sum adds a constant to, if nothing else reads it."""
+    if role_of(value) is not Role.SUM or constant_value(value.args[1]) is None:
+        return None
+    source = value.args[0]
+    return source if isinstance(source, relax.Var) and len(uses[source]) == 1 else None
 
 
 def tapped(mod: IRModule, names: Sequence[str]) -> IRModule:

@@ -355,3 +355,12 @@ def test_memory_does_not_grow_with_the_data(tmp_path):
         return highest
 
     assert peak(2000) < 1.2 * peak(100)
+
+
+def test_a_torch_loader_with_labels_is_read_as_often_as_wanted():
+    torch = pytest.importorskip("torch")
+    data, labels = samples(6), np.arange(6)
+    pairs = torch.utils.data.TensorDataset(torch.from_numpy(data), torch.from_numpy(labels))
+    dataset = as_dataset(torch.utils.data.DataLoader(pairs, batch_size=4), FREE)
+    assert [batch.labels.tolist() for batch in dataset.with_labels()] == [[0, 1, 2, 3], [4, 5]]
+    np.testing.assert_array_equal(joined(dataset), data)
