@@ -7,6 +7,7 @@ from collections.abc import Callable
 import typer
 
 from tvm_quant.bench.accuracy import accuracy, table
+from tvm_quant.bench.peers import peers
 
 app = typer.Typer(
     help="Measure quantized networks.",
@@ -15,7 +16,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS: dict[str, Callable[..., None]] = {"accuracy": accuracy, "table": table}
+COMMANDS: dict[str, Callable[..., None]] = {"accuracy": accuracy, "table": table, "peers": peers}
 
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)

@@ -222,28 +222,36 @@ class Subject:
         started = time.perf_counter()
         runner = Runner(int8)
         compile_s = time.perf_counter() - started
-        outputs = self.outputs(runner)
-        metric, labels = self.workload.metric, self.evaluation.labels
-        scored = metric is not None and labels is not None
-        times = self._latencies(runner)
-        return Result(
-            workload=self.workload.name,
-            config=name,
-            metric=metric.name if metric else None,
-            samples=len(self.evaluation),
-            calibration=len(self.calibration),
-            float_score=metric.score(self.float_outputs, labels) if metric and scored else None,
-            int8_score=metric.score(outputs, labels) if metric and scored else None,
-            agreement=agreement(self.float_outputs, outputs),
-            sqnr_db=[sqnr_db(a, b) for a, b in zip(self.float_outputs, outputs, strict=True)],
-            float_bytes=constant_bytes(self.module),
+        float_ms, int8_ms = self._latencies(runner)
+        return self.compare(
+            name,
+            self.outputs(runner),
             int8_bytes=constant_bytes(int8),
             profile_s=profile_s,
             quantize_s=quantize_s,
             compile_s=compile_s,
-            float_ms=times[0],
-            int8_ms=times[1],
+            float_ms=float_ms,
+            int8_ms=int8_ms,
+        )
+
+    def compare(self, config: str, outputs: list[Array], **costs: Any) -> Result:
+        """What `outputs` are worth against float; `costs` are the other fields of the result."""
+        metric, labels = self.workload.metric, self.evaluation.labels
+        if labels is None:
+            metric = None
+        return Result(
+            workload=self.workload.name,
+            config=config,
+            metric=metric.name if metric else None,
+            samples=len(self.evaluation),
+            calibration=len(self.calibration),
+            float_score=metric.score(self.float_outputs, labels) if metric else None,
+            int8_score=metric.score(outputs, labels) if metric else None,
+            agreement=agreement(self.float_outputs, outputs),
+            sqnr_db=[sqnr_db(a, b) for a, b in zip(self.float_outputs, outputs, strict=True)],
+            float_bytes=constant_bytes(self.module),
             batch=self.batch,
+            **costs,
         )
 
     def _profile(self, config: QuantizeConfig) -> float:
