@@ -36,7 +36,7 @@ from tvm_quant.op import (
     simulated_quantize_numpy,
     spec_of,
 )
-from tvm_quant.statistics import Statistics
+from tvm_quant.statistics import Statistics, without_outliers
 from tvm_quant.transform.channel_vector import Array, by_input_group, weight_by_output
 from tvm_quant.transform.measure_shift import measure_shifts
 
@@ -129,7 +129,8 @@ def _channel_mean(
     """Mean of each channel of the tensor that a quantizer reads."""
     stats = statistics.get(str(source.name)) if isinstance(source, relax.Var) else None
     if stats is not None and stats.channels is not None and stats.channels.axis == axis:
-        return stats.channels.mean
+        channels = without_outliers(stats).channels
+        return None if channels is None else channels.mean
     call = values.get(source)
     if call is None or op_name(call) != "relax.multiply":
         return None

@@ -43,7 +43,7 @@ from tvm_quant.op import (
     simulated_quantize,
     spec_of,
 )
-from tvm_quant.statistics import Statistics
+from tvm_quant.statistics import Statistics, without_outliers
 from tvm_quant.transform.calibrate_weights import CalibrateWeights
 from tvm_quant.transform.channel_scale import (
     Array,
@@ -240,7 +240,7 @@ class _Finder:
         if scale.size != 1:
             return None
         low, high = (float(end) for end in grid_ends(scale, zero_point, spec))
-        channels = stats.channels
+        channels = without_outliers(stats).channels or stats.channels
         return ChannelRange(
             low=np.clip(channels.minimum.astype("float64"), low, 0),
             high=np.clip(channels.maximum.astype("float64"), 0, high),
