@@ -13,14 +13,11 @@ from typing import Any
 
 import onnx
 import onnx.inliner
-import onnx.version_converter
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from tvm_quant.errors import FrontendError
 from tvm_quant.frontend.base import Shapes, first_line
 from tvm_quant.frontend.onnx.support import expandable, refuse_unsupported
-
-_OLDEST_OPSET = 7  # before, broadcasting was an attribute that the importer does not read
 
 
 def read_model(source: object, shapes: Shapes | None = None) -> ModelProto:
@@ -30,7 +27,7 @@ def read_model(source: object, shapes: Shapes | None = None) -> ModelProto:
         FrontendError: damaged file, missing external data, unknown input in `shapes`, or an
             operator that cannot be converted.
     """
-    model = _with_functions_inlined(_upgraded(_read(source)))
+    model = _with_functions_inlined(_read(source))
     _check_tensors(model.graph)
     refuse_unsupported(model.graph)
     _name_nodes(model.graph)
@@ -102,15 +99,6 @@ def _check_tensors(graph: GraphProto) -> None:
             f"Weight '{graph.sparse_initializer[0].values.name}' is stored as a sparse tensor, "
             "which is not supported; export it as a dense tensor."
         )
-
-
-def _upgraded(model: ModelProto) -> ModelProto:
-    if opset_of(model) >= _OLDEST_OPSET:
-        return model
-    try:
-        return onnx.version_converter.convert_version(model, _OLDEST_OPSET)
-    except Exception:
-        return model  # the importer may still know each operator of the old version
 
 
 def _with_functions_inlined(model: ModelProto) -> ModelProto:

@@ -55,8 +55,9 @@ class _Converter(OperatorConverter):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.names = NodeNames(self.bb.lookup_binding)
-        tensors = range(self.subgraph.TensorsLength())
-        names = (get_tensor_name(self.subgraph, index) for index in tensors)
+        operators = map(self.subgraph.Operators, range(self.subgraph.OperatorsLength()))
+        outputs = (index for operator in operators for index in operator.OutputsAsNumpy())
+        names = (get_tensor_name(self.subgraph, index) for index in outputs)
         self._first_names = Counter(name.split(";")[0] for name in names)
 
     def convert_op_to_relax(self) -> None:
