@@ -31,8 +31,8 @@ def compile(mod: tvm.IRModule, target: str | Target = "llvm") -> VMExecutable:
         target: as TVM names it; a plain "llvm" means this machine with all its vector instructions.
 
     Returns:
-        An executable for `tvm.relax.VirtualMachine`; its `export_library("m.so")` writes a file that
-        runs without tvm_quant.
+        An executable for `tvm.relax.VirtualMachine`; its `export_library("m.so")` writes a file
+        that runs without tvm_quant.
 
     Raises:
         BackendError: unknown target.

@@ -26,8 +26,8 @@ Array = npt.NDArray[Any]
 class Runner:
     """A compiled module that takes and gives NumPy arrays.
 
-    It can be pickled, for instance into the workers of a process pool: the pickle holds the compiled
-    shared library, so that a worker loads the very same code and does not compile.
+    It can be pickled, for instance into the workers of a process pool: the pickle holds the
+    compiled shared library, so that a worker runs the very same code and does not compile.
 
     Args:
         mod: Relax module; its function `main` is run.

@@ -37,9 +37,9 @@ def resolve_target(target: str | Target) -> Target:
 
 @functools.cache
 def host_target() -> Target:
-    """This machine as LLVM sees it, less the features that its hypervisor hides."""
+    """The machine we run on as LLVM sees it, less the features that its hypervisor hides."""
     detect = {name: _llvm_global(name)() for name in ("GetProcessTriple", "GetHostCPUName")}
-    host = {
+    host: dict[str, str | list[str]] = {
         "kind": "llvm",
         "mtriple": str(detect["GetProcessTriple"]),
         "mcpu": str(detect["GetHostCPUName"]),

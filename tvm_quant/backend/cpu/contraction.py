@@ -135,7 +135,7 @@ def dense(
         data: (*batch, *spatial, I).
         weight: packed as above; (O/lanes, *kernel, I/groups, lanes) or with pairs.
         window: geometry.
-        rounded: extent of the last spatial axis of the accumulator, at least the output's. None, for
+        rounded: extent of the accumulator's last spatial axis, at least the output's. None, for
             pointwise windows only: the accumulator has one axis for all pixels, so that a tile may
             reach into the next row.
         output: spatial shape of the result.

@@ -1,6 +1,7 @@
 """Tensor intrinsics: what one instruction of the target computes, for `Schedule.tensorize`.
 
-    pair_dot    C[l] += A[0] * B[l, 0] + A[1] * B[l, 1]        int32 += int16 * int8, exact
+    pair_dot    total[l] += data[0] * weight[l, 0] + data[1] * weight[l, 1]
+                int32 += int16 * int8, exact
 
 Two products of 16 bits are summed in 32 bits (`vpmaddwd`), never in 16 with saturation
 (`vpmaddubsw`), so the result equals plain integer arithmetic.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import functools
 
 from tvm.s_tir import TensorIntrin
-from tvm.script import tirx as T
+from tvm.script import tirx as T  # noqa: N812
 from tvm.tirx import PrimFunc
 
 
@@ -35,18 +36,20 @@ def pair_dot(lanes: int, instruction: str) -> str:
 def _description(lanes: int) -> PrimFunc:
     @T.prim_func(s_tir=True)
     def description(
-        A: T.Buffer((2,), "int16", offset_factor=1),
-        B: T.Buffer((lanes, 2), "int8", offset_factor=1),
-        C: T.Buffer((lanes,), "int32", offset_factor=1),
+        data: T.Buffer((2,), "int16", offset_factor=1),
+        weight: T.Buffer((lanes, 2), "int8", offset_factor=1),
+        total: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
-            T.reads(C[0:lanes], A[0:2], B[0:lanes, 0:2])
-            T.writes(C[0:lanes])
+            T.reads(total[0:lanes], data[0:2], weight[0:lanes, 0:2])
+            T.writes(total[0:lanes])
             for i in T.serial(0, lanes):
                 for k in T.serial(0, 2):
                     with T.sblock("update"):
                         vi, vk = T.axis.remap("SR", [i, k])
-                        C[vi] = C[vi] + T.cast(A[vk], "int32") * T.cast(B[vi, vk], "int32")
+                        total[vi] = total[vi] + T.cast(data[vk], "int32") * T.cast(
+                            weight[vi, vk], "int32"
+                        )
 
     return description
 
@@ -56,16 +59,18 @@ def _implementation(lanes: int, instruction: str) -> PrimFunc:
 
     @T.prim_func(s_tir=True)
     def implementation(
-        A: T.Buffer((2,), "int16", offset_factor=1),
-        B: T.Buffer((lanes, 2), "int8", offset_factor=1),
-        C: T.Buffer((lanes,), "int32", offset_factor=1),
+        data: T.Buffer((2,), "int16", offset_factor=1),
+        weight: T.Buffer((lanes, 2), "int8", offset_factor=1),
+        total: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
-            T.reads(C[0:lanes], A[0:2], B[0:lanes, 0:2])
-            T.writes(C[0:lanes])
-            pair = T.reinterpret(A.vload([0], "int16x2"), dtype="int32")
-            weights = T.cast(B.vload([0, 0], dtype=bytes_), shorts)
-            C[T.ramp(T.int32(0), 1, lanes)] = C.vload([0], dtype=sums) + T.call_llvm_pure_intrin(
+            T.reads(total[0:lanes], data[0:2], weight[0:lanes, 0:2])
+            T.writes(total[0:lanes])
+            pair = T.reinterpret(data.vload([0], "int16x2"), dtype="int32")
+            weights = T.cast(weight.vload([0, 0], dtype=bytes_), shorts)
+            total[T.ramp(T.int32(0), 1, lanes)] = total.vload(
+                [0], dtype=sums
+            ) + T.call_llvm_pure_intrin(
                 T.llvm_lookup_intrinsic_id(instruction),
                 T.reinterpret(T.broadcast(pair, lanes), dtype=shorts),
                 weights,

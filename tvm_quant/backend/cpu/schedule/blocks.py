@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -11,7 +12,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV, ScheduleError
 WORTH_A_THREAD = 1 << 18  # operations below which waking the thread pool costs more than it saves
 
 
-def give_up(rule: str, error: ScheduleError) -> None:
+def log_unfinished(rule: str, error: ScheduleError) -> None:
     """Logs why a rule that matched could not finish; the next rule takes the function."""
     logging.getLogger(rule).debug("left to the next rule: %s", error)
 
@@ -45,6 +46,12 @@ def static(extent: Any) -> int | None:
 def loop_extent(sch: s_tir.Schedule, loop: LoopRV) -> int | None:
     """Extent of a loop; None if symbolic."""
     return static(sch.get(loop).extent)
+
+
+def iteration_count(sch: s_tir.Schedule, block: SBlockRV) -> int | None:
+    """How often a block runs; None if symbolic."""
+    known = [extent for extent in iter_extents(sch, block) if extent is not None]
+    return math.prod(known) if len(known) == len(sch.get(block).iter_vars) else None
 
 
 def element_bits(sch: s_tir.Schedule, block: SBlockRV) -> int:

@@ -5,13 +5,12 @@ Loops    parallel(batch, row chunk, channel tile) - rows of the chunk - pixel ti
              - pixels (unrolled) - vectors (unrolled) - lanes (vectorized)
            - what follows the sum, on the tile
 
-The accumulator of a tile stays in registers; see `tile.py` for its size. A chunk of rows is as large
-as the cache lets it, so that the weights of a channel tile are read once for all of it.
+The accumulator of a tile stays in registers; see `tile.py` for its size. The weights of a channel
+tile are read from the far caches once for a whole chunk of rows.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from tvm import s_tir, tirx
@@ -21,11 +20,12 @@ from tvm_quant.backend.cpu.intrinsics import pair_dot
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     divisor,
-    give_up,
     inline_injective,
     is_injective,
     iter_extents,
     iter_kinds,
+    iteration_count,
+    log_unfinished,
     loop_extent,
     parallel_if_worth,
     root_blocks,
@@ -57,7 +57,8 @@ def schedule_contraction(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None
             return None
         _schedule(sch, found, isa)
     except ScheduleError as error:
-        return give_up(__name__, error)
+        log_unfinished(__name__, error)
+        return None
     return sch
 
 
@@ -128,7 +129,7 @@ def _divided(expr: tirx.Expr, var: tirx.Var) -> list[int]:
 
 
 def _pixel_axes(sch: s_tir.Schedule, total: SBlockRV, epilogue: SBlockRV) -> int | None:
-    """How many axes of the result make one axis of the accumulator; None if it is read elsewhere."""
+    """How many axes of the result make one of the accumulator; None if it is read elsewhere."""
     axes = len(sch.get(epilogue).iter_vars) - iter_kinds(sch, total).count("S") + 1
     if axes < 1 or len(sch.get_loops(epilogue)) != len(sch.get(epilogue).iter_vars):
         return None
@@ -152,13 +153,12 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
     extents = iter_extents(sch, found.total)
     spatial = iter_kinds(sch, found.total).count("S")
     tile = _tile(isa, found, extents[spatial - 2])
-    work = math.prod(extent for extent in extents if extent is not None)
     row_outer, row_inner = sch.split(rows, [None, tile.rows])
     channel_outer, vector, lane = sch.split(channel, [None, tile.vectors, found.lanes])
     chunk, within = _chunk(sch, found, lead, row_outer, isa)
     sch.reorder(*lead[:-1], chunk, channel_outer, *within, row_inner, vector, lane)
     task = sch.fuse(*lead[:-1], chunk, channel_outer)
-    parallel_if_worth(sch, task, work if None not in extents else None)
+    parallel_if_worth(sch, task, iteration_count(sch, found.total))
     sch.compute_at(found.total, within[-1], preserve_unit_loops=True)
     _tile_loops(sch, found, tile, isa)
     for loop in (row_inner, vector):

@@ -5,23 +5,22 @@ Element-wise chains, pools, reductions, softmax, normalizations, transposes, gat
 
 from __future__ import annotations
 
-import math
-
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import SBlockRV, ScheduleError
 
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     element_bits,
-    give_up,
     inline_injective,
     is_injective,
-    iter_extents,
     iter_kinds,
+    iteration_count,
+    log_unfinished,
     loop_extent,
     parallel_if_worth,
     vector_factor,
 )
+from tvm_quant.backend.cpu.schedule.transpose import schedule_transpose
 
 
 def schedule_fallback(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
@@ -32,7 +31,8 @@ def schedule_fallback(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
         for block in blocks:
             schedule_block(sch, block, isa)
     except ScheduleError as error:
-        return give_up(__name__, error)
+        log_unfinished(__name__, error)
+        return None
     return sch
 
 
@@ -42,7 +42,8 @@ def schedule_block(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
     if not kinds or "O" in kinds or len(sch.get_loops(block)) != len(kinds):
         return
     if is_injective(sch, block):
-        schedule_injective(sch, block, isa)
+        if not schedule_transpose(sch, block, isa):
+            schedule_injective(sch, block, isa)
     elif kinds == "S" * kinds.count("S") + "R" * kinds.count("R") and "S" in kinds:
         schedule_reduction(sch, block, isa)
 
@@ -50,7 +51,7 @@ def schedule_block(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
 def schedule_injective(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
     """Vectorizes the last loop where whole vectors fit, otherwise leaves that to LLVM."""
     loops = list(sch.get_loops(block))
-    work = _work(sch, block)
+    work = iteration_count(sch, block)
     if is_elementwise(sch, block) and work is not None:
         loops = [sch.fuse(*loops)]
     lanes = isa.vector_bits // element_bits(sch, block)
@@ -70,7 +71,7 @@ def schedule_injective(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
 def schedule_reduction(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
     """Vectorizes along the last spatial axis, keeping the sums in registers."""
     kinds = iter_kinds(sch, block)
-    work = _work(sch, block)
+    work = iteration_count(sch, block)
     loops = list(sch.get_loops(block))
     spatial, reduced = loops[: kinds.count("S")], loops[kinds.count("S") :]
     lanes = isa.vector_bits // element_bits(sch, block)
@@ -99,9 +100,3 @@ def is_elementwise(sch: s_tir.Schedule, block: SBlockRV) -> bool:
             if not (axis.min.same_as(var) and isinstance(axis.extent, tirx.IntImm)):
                 return False
     return True
-
-
-def _work(sch: s_tir.Schedule, block: SBlockRV) -> int | None:
-    extents = iter_extents(sch, block)
-    known = [extent for extent in extents if extent is not None]
-    return math.prod(known) if len(known) == len(extents) else None

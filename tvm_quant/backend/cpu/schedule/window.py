@@ -20,11 +20,12 @@ from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     divisor,
     element_bits,
-    give_up,
     inline_injective,
     is_injective,
     iter_extents,
     iter_kinds,
+    iteration_count,
+    log_unfinished,
     loop_extent,
     parallel_if_worth,
     root_blocks,
@@ -50,7 +51,8 @@ def schedule_window(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
             return None
         _schedule(sch, total, readers[0], isa)
     except ScheduleError as error:
-        return give_up(__name__, error)
+        log_unfinished(__name__, error)
+        return None
     return sch
 
 
@@ -102,8 +104,7 @@ def _schedule(sch: s_tir.Schedule, total: SBlockRV, epilogue: SBlockRV, isa: Isa
     )
     sch.reorder(*lead[:-1], strips, within, row_outer, channel_outer, row_inner, lane)
     task = sch.fuse(*lead[:-1], strips)
-    known = [extent for extent in extents if extent is not None]
-    parallel_if_worth(sch, task, math.prod(known) if len(known) == len(extents) else None)
+    parallel_if_worth(sch, task, iteration_count(sch, total))
     sch.compute_at(total, channel_outer, preserve_unit_loops=True)
     for block in sch.get_producers(total):
         sch.compute_at(block, task)
