@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from statistics_equal import assert_same_statistics
 from tvm_quant.errors import ArtifactError, CalibrationError
 from tvm_quant.statistics import Statistics, TensorStatistics, storage
 
@@ -20,32 +21,15 @@ def shard(seed: int, samples: int = 2, names: tuple[str, ...] = ("x", "y")) -> S
     return Statistics(tensors, samples=samples, fingerprint="abc")
 
 
-def assert_same(first: Statistics, second: Statistics) -> None:
-    assert list(first) == list(second)
-    assert (first.samples, first.fingerprint) == (second.samples, second.fingerprint)
-    for a, b in zip(first.values(), second.values(), strict=True):
-        assert a.histogram.zeros == b.histogram.zeros
-        for side in ("positive", "negative"):
-            assert getattr(a.histogram, side).start == getattr(b.histogram, side).start
-            assert_array_equal(getattr(a.histogram, side).counts, getattr(b.histogram, side).counts)
-        assert_array_equal(a.sample_min, b.sample_min)
-        assert_array_equal(a.sample_max, b.sample_max)
-        assert (a.channels is None) == (b.channels is None)
-        if a.channels and b.channels:
-            assert (a.channels.axis, a.channels.samples) == (b.channels.axis, b.channels.samples)
-            for field in ("counts", "lows", "highs", "totals", "squares_by_group"):
-                assert_array_equal(getattr(a.channels, field), getattr(b.channels, field))
-
-
 def test_a_saved_file_loads_to_the_same_bits(tmp_path):
     statistics = shard(0)
     statistics.save(tmp_path / "stats.npz")
-    assert_same(Statistics.load(tmp_path / "stats.npz"), statistics)
+    assert_same_statistics(Statistics.load(tmp_path / "stats.npz"), statistics)
 
 
 def test_no_statistics_save_and_load(tmp_path):
     Statistics().save(tmp_path / "stats")
-    assert_same(Statistics.load(tmp_path / "stats"), Statistics())
+    assert_same_statistics(Statistics.load(tmp_path / "stats"), Statistics())
 
 
 def test_saving_replaces_the_file_and_leaves_nothing_else(tmp_path):
@@ -70,7 +54,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(ArtifactError, match=r"Cannot write .*stats.npz': No space left on device"):
         shard(1).save(path)
     monkeypatch.undo()
-    assert_same(Statistics.load(path), shard(0))
+    assert_same_statistics(Statistics.load(path), shard(0))
     assert [entry.name for entry in tmp_path.iterdir()] == ["stats.npz"]
 
 
@@ -124,7 +108,7 @@ def test_merging_in_a_fixed_order_gives_the_same_bits():
     total = Statistics()
     for part in shards:
         total.merge(part)
-    assert_same(total, Statistics.merged(shards))
+    assert_same_statistics(total, Statistics.merged(shards))
     assert total.samples == 10
     assert_array_equal(
         total["x"].sample_max, np.concatenate([part["x"].sample_max for part in shards])
