@@ -1,14 +1,14 @@
 """The command line, `tvm-quant`: one file per sub-command, each thin over the public functions.
 
-Exit codes: 0 done, 1 a mistake that the message explains, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 a mistake that the message explains, 2 wrong usage, 130 interrupted, 143
+terminated.
 """
 
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from tvm_quant import __version__
 from tvm_quant.cli.compile import compile_artifact
 from tvm_quant.cli.demo import demo
 from tvm_quant.cli.evaluate import evaluate_artifact
-from tvm_quant.cli.guard import guarded
+from tvm_quant.cli.guard import guarded, interrupt
 from tvm_quant.cli.inspect import inspect_artifact
 from tvm_quant.cli.quantize import quantize_model
 from tvm_quant.cli.run import run_artifact
@@ -63,10 +63,5 @@ def _options(
 
 def main() -> None:
     """Entry point of the console script."""
-    signal.signal(signal.SIGTERM, _exit_cleanly)
+    signal.signal(signal.SIGTERM, interrupt)
     app()
-
-
-def _exit_cleanly(number: int, _frame: Any) -> None:
-    """Unwind the stack, so that temporary files go."""
-    sys.exit(128 + number)

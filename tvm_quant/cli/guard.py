@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import signal
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Annotated, Any, TextIO
 
@@ -18,12 +20,24 @@ from tvm_quant.errors import TvmQuantError
 from tvm_quant.transform.range_records import CalibrationWarning
 
 USER_ERROR = 1
-INTERRUPTED = 130
 PIPE_WIDTH = 200
 
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show the traceback of an error, and all warnings.")
 ]
+
+
+_received: deque[int] = deque([signal.SIGINT], maxlen=1)
+"""The signal that interrupts, if one does."""
+
+
+def interrupt(number: int, _frame: Any) -> None:
+    """Handler of other signals that end the program: unwinds the stack as Ctrl-C does.
+
+    KeyboardInterrupt passes through TVM's passes and leaves no temporary files.
+    """
+    _received.append(number)
+    raise KeyboardInterrupt
 
 
 def stdout() -> Console:
@@ -50,8 +64,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             try:
                 command(*args, **kwargs)
             except KeyboardInterrupt:
-                stderr().print("interrupted; nothing was written")
-                raise typer.Exit(INTERRUPTED) from None
+                stderr().print("interrupted")
+                raise typer.Exit(128 + _received[0]) from None
             except (TvmQuantError, OSError) as error:
                 _show_error(error, verbose)
                 raise typer.Exit(USER_ERROR) from None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -234,13 +235,19 @@ def _open(
 @contextmanager
 def _executor(workers: int) -> Iterator[Executor | None]:
     """Processes of their own, started afresh: TVM's thread pool does not survive a fork."""
-    context = (
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-        if workers > 1
-        else nullcontext(None)
-    )
-    with context as executor:
+    if workers == 1:
+        yield None
+        return
+    context = get_context("spawn")
+    executor = ProcessPoolExecutor(workers, context, initializer=_leave_interrupts_to_parent)
+    try:
         yield executor
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _summarize(output: Path, table: Sequence[QuantizerRow], explain: bool) -> None:

@@ -11,6 +11,9 @@ from tvm_quant.artifact import QuantizerRow
 from tvm_quant.config import matches
 from tvm_quant.errors import ConfigError
 
+SHOWN = 20
+"""Names that a message lists at most."""
+
 
 def select(rows: Sequence[QuantizerRow], patterns: Sequence[str]) -> list[QuantizerRow]:
     """Rows whose node or operator matches one of the patterns; all without patterns.
@@ -20,8 +23,12 @@ def select(rows: Sequence[QuantizerRow], patterns: Sequence[str]) -> list[Quanti
     """
     for pattern in patterns:
         if not any(matches(pattern, row.node, row.op) for row in rows):
-            nodes = ", ".join(dict.fromkeys(row.node for row in rows))
-            raise ConfigError(f"pattern '{pattern}' matches no node; the nodes are {nodes}")
+            nodes = list(dict.fromkeys(row.node for row in rows))
+            more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+            raise ConfigError(
+                f"pattern '{pattern}' matches no node; the nodes are "
+                f"{', '.join(nodes[:SHOWN])}{more}"
+            )
     if not patterns:
         return list(rows)
     return [row for row in rows if any(matches(p, row.node, row.op) for p in patterns)]
