@@ -34,8 +34,10 @@ def known_range(func: relax.Function, var: relax.Expr) -> tuple[float, float]:
     """
     values = {binding.var: binding.value for binding in bindings(func)}
     value = values.get(var)
-    while role_of(value) is Role.MOVE:
+    while value is not None and role_of(value) is Role.MOVE:
         value = values.get(value.args[0])
+    if value is None:
+        return EVERYTHING
     if op_name(value) == "relax.clip":
         low, high = (float(bound.value) for bound in value.args[1:3])
         return min(low, 0.0), max(high, 0.0)

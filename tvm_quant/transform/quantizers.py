@@ -111,7 +111,7 @@ def _rewrite_main(mod: IRModule, rewriter: Any) -> IRModule:
 
 
 @mutator
-class _Calibrator(PyExprMutator):  # type: ignore[misc]
+class _Calibrator(PyExprMutator):
     def __init__(self, mod: IRModule, scales: Mapping[str, tuple[Array, Array]]):
         super().__init__(mod)
         self.scales = scales
@@ -124,7 +124,7 @@ class _Calibrator(PyExprMutator):  # type: ignore[misc]
 
 
 @mutator
-class _Stripper(PyExprMutator):  # type: ignore[misc]
+class _Stripper(PyExprMutator):
     def __init__(self, mod: IRModule):
         super().__init__(mod)
         self.operands: dict[relax.Var, relax.Expr] = {}
