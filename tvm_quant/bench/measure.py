@@ -11,6 +11,7 @@ import platform
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -206,11 +207,22 @@ class Subject:
         """A configuration by name, with what the network needs."""
         return config_of(name, {**self.workload.config, **fields})
 
-    def quantize(self, config: QuantizeConfig) -> IRModule:
-        """The int8 network; profiles unless a like configuration has."""
-        statistics = self._statistics.setdefault(profile_key(config), Statistics())
+    def quantize(
+        self, config: QuantizeConfig, *, executor: Executor | None = None, reuse: bool = True
+    ) -> IRModule:
+        """The int8 network; profiles unless a like configuration has, or without `reuse`."""
+        statistics = Statistics()
+        if reuse:
+            statistics = self._statistics.setdefault(profile_key(config), statistics)
         with quiet():
-            return quantize(self.module, None, self._checked, config, statistics=statistics)
+            return quantize(
+                self.module,
+                None,
+                self._checked,
+                config,
+                executor=executor,
+                statistics=statistics,
+            )
 
     def measure(self, name: str) -> Result:
         """Quantize with a configuration and compare with float."""

@@ -88,7 +88,7 @@ def _onnxruntime_quantize(model: Path, samples: Samples, batch: int, folder: Pat
     import onnxruntime.quantization as ort
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    class Reader(ort.CalibrationDataReader):  # type: ignore[misc]
+    class Reader(ort.CalibrationDataReader):
         def __init__(self) -> None:
             self.batches = samples.batches(batch)
 

@@ -1,0 +1,138 @@
+"""`agreement`: realized integers against float simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from tvm_quant.backend import Runner
+from tvm_quant.bench import options
+from tvm_quant.bench.configs import DEFAULT
+from tvm_quant.bench.layers import LayerSteps, compare_layers
+from tvm_quant.bench.measure import Scale, Subject
+from tvm_quant.bench.report import Sheet, number, stdout, write_json, write_markdown
+from tvm_quant.hardware import hardware_row
+from tvm_quant.report import sqnr_db
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """Integers against simulation on one network.
+
+    Attributes:
+        layers: quantized tensors, each computed from the same integers on both sides.
+        simulated_db, integer_db: SQNR of each output of the whole network, against float.
+    """
+
+    workload: str
+    config: str
+    layers: list[LayerSteps]
+    simulated_db: list[float]
+    integer_db: list[float]
+
+    @property
+    def steps(self) -> int:
+        """The largest difference in any layer."""
+        return max((layer.steps for layer in self.layers), default=0)
+
+    @property
+    def worst(self) -> LayerSteps | None:
+        """The layer with the largest share of differing elements."""
+        return max(self.layers, key=lambda layer: layer.share, default=None)
+
+    @property
+    def share(self) -> float:
+        """Of all elements that differ, 0 to 1."""
+        total = sum(layer.elements for layer in self.layers)
+        differ = sum(layer.share * layer.elements for layer in self.layers)
+        return differ / total if total else 0.0
+
+    @property
+    def difference_db(self) -> float:
+        """The largest difference of SQNR at any output."""
+        pairs = zip(self.simulated_db, self.integer_db, strict=True)
+        return max((abs(one - other) for one, other in pairs if one != other), default=0.0)
+
+
+def agreement(
+    only: options.Only = None,
+    config: Annotated[str, typer.Option(help="Configuration to compare in.")] = DEFAULT,
+    layer_samples: Annotated[int, typer.Option(min=1, help="Samples to compare layers on.")] = 8,
+    evaluation: options.Evaluation = None,
+    calibration: options.Calibration = options.DEFAULT_CALIBRATION,
+    json: options.Json = None,
+    markdown: options.Markdown = None,
+) -> None:
+    """Compare realized integers with simulation: layer by layer, and the whole network."""
+    scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=0)
+    results = options.for_each(only, scale, lambda s: [compare(s, config, layer_samples)])
+    sheet = _sheet(results)
+    stdout().print(sheet.rich())
+    if json is not None:
+        write_json(json, [_plain(result) for result in results])
+    if markdown is not None:
+        write_markdown(markdown, sheet)
+
+
+def compare(subject: Subject, name: str, layer_samples: int) -> Agreement:
+    """Measure one network."""
+    config = subject.config(name)
+    simulated = subject.quantize(dataclasses.replace(config, simulate=True))
+    integers = subject.quantize(config)
+    batches = islice(subject.evaluation.batches(subject.batch), layer_samples)
+    mode = config.requantize or hardware_row(config.hardware).requantize
+    reference = subject.float_outputs
+    noise = [
+        [sqnr_db(a, b) for a, b in zip(reference, subject.outputs(Runner(mod)), strict=True)]
+        for mod in (simulated, integers)
+    ]
+    return Agreement(
+        workload=subject.workload.name,
+        config=name,
+        layers=compare_layers(simulated, batches, mode),
+        simulated_db=noise[0],
+        integer_db=noise[1],
+    )
+
+
+def _sheet(results: list[Agreement]) -> Sheet:
+    return Sheet(
+        columns=(
+            "<network",
+            "tensors",
+            "steps at most",
+            "differ %",
+            "worst tensor %",
+            "<worst tensor",
+            "SQNR simulated dB",
+            "SQNR integers dB",
+            "difference dB",
+        ),
+        rows=[
+            [
+                result.workload,
+                str(len(result.layers)),
+                str(result.steps),
+                number(100 * result.share, 3),
+                number(100 * result.worst.share, 3) if result.worst else "",
+                result.worst.node if result.worst else "",
+                number(min(result.simulated_db), 2),
+                number(min(result.integer_db), 2),
+                number(result.difference_db, 2),
+            ]
+            for result in results
+        ],
+    )
+
+
+def _plain(result: Agreement) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(result),
+        "steps": result.steps,
+        "share": result.share,
+        "difference_db": result.difference_db,
+    }
