@@ -14,9 +14,12 @@ import numpy as np
 from tvm import relax
 
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
-from tvm_quant.op import ContractionAxes, contraction_axes
+from tvm_quant.op import contraction_axes
 from tvm_quant.transform.integer.emitter import Emitter, along, rank, wide_dtype
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Value
+
+#: Depth that a matmul of unknown depth is taken to have: 32 bits hold so many 8-bit products.
+UNKNOWN_DEPTH = 1 << 16
 
 _CONVOLUTION_ATTRS = ("strides", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
 
@@ -26,33 +29,25 @@ def realize_contraction(emitter: Emitter, call: relax.Call, operands: list[Value
     data, weight = operands
     if not (isinstance(data, Codes) and isinstance(weight, Codes)) or data.scale.size != 1:
         return None
-    axes = contraction_axes(call)
     codes = constant_value(weight.expr)
     if codes is None:
         return _run_time_product(emitter, call, data, weight)
     weight_steps = codes.astype("int64") - weight.zero_point
-    magnitude = data.largest * _per_output(np.abs(weight_steps), axes, "sum")
-    dtype = wide_dtype(float(magnitude.max()))
+    bound = data.reach * _per_output(call, np.abs(weight_steps))
+    dtype = wide_dtype(float(bound.max()))
     kernel = weight.expr
     if weight.zero_point.any():
         kernel = constant(
             weight_steps.astype("int16" if np.abs(weight_steps).max() < 2**15 else "int32")
         )
-    ndim = rank(call)
-    scale = float(data.scale) * _scale_per_output(weight, axes)
-    if axes.transposed:
+    if contraction_axes(call).transposed:
         expr = _convolve(emitter, call, emitter.centred(data, _signed(data)), kernel, dtype)
         offset = np.zeros((), "int64")
     else:
-        source = _padded(emitter, call, data)
-        expr = _convolve(emitter, call, source, kernel, dtype)
-        offset = -int(data.zero_point) * _per_output(weight_steps, axes, "sum")
-    return Accumulator(
-        expr=expr,
-        scale=_shaped(scale, axes.output, ndim),
-        bound=_shaped(magnitude, axes.output, ndim),
-        offset=_shaped(offset, axes.output, ndim),
-    )
+        expr = _convolve(emitter, call, data.expr, kernel, dtype, _padding(data, call))
+        offset = -int(data.zero_point) * _per_output(call, weight_steps)
+    scale = float(data.scale) * _scale_per_output(call, weight.scale, codes.shape)
+    return Accumulator(expr=expr, scale=scale, bound=bound, offset=offset)
 
 
 def _run_time_product(
@@ -60,7 +55,7 @@ def _run_time_product(
 ) -> Value | None:
     if op_name(call) != "relax.matmul" or right.scale.size != 1:
         return None
-    depth = (tensor_shape(call.args[0]) or (None,))[-1] or 1
+    depth = (tensor_shape(call.args[0]) or (None,))[-1] or UNKNOWN_DEPTH
     bound = np.asarray(left.largest * right.largest * depth, "float64")
     dtype = wide_dtype(float(bound))
     operands = [emitter.centred(codes, _signed(codes)) for codes in (left, right)]
@@ -69,69 +64,71 @@ def _run_time_product(
 
 
 def _convolve(
-    emitter: Emitter, call: relax.Call, data: relax.Expr, weight: relax.Expr, dtype: str
+    emitter: Emitter,
+    call: relax.Call,
+    data: relax.Expr,
+    weight: relax.Expr,
+    dtype: str,
+    zero_padding: float | None = None,
 ) -> relax.Expr:
+    """The call on integers; with `zero_padding`, data is padded with that code beforehand."""
     name = str(op_name(call))
     if name == "relax.matmul":
         return emitter.emit(relax.op.matmul(data, weight, out_dtype=dtype))
     attrs = {key: getattr(call.attrs, key) for key in _CONVOLUTION_ATTRS}
     attrs["groups"] = int(attrs["groups"])
-    padding = list(call.attrs.padding)
+    padding = [int(p) for p in call.attrs.padding]
     if "transpose" in name:
         attrs["output_padding"] = call.attrs.output_padding
-    elif not data.same_as(call.args[0]) and _was_padded(data, call):
-        padding = [0] * len(padding)
+    elif zero_padding is not None:
+        padded = pad_spatial(data, padding, str(call.attrs.data_layout), zero_padding)
+        data, padding = emitter.emit(padded, "_pad"), [0] * len(padding)
     operator = getattr(relax.op.nn, name.removeprefix("relax.nn."))
     return emitter.emit(operator(data, weight, padding=padding, out_dtype=dtype, **attrs))
 
 
-def _was_padded(data: relax.Expr, call: relax.Call) -> bool:
-    return tensor_shape(data) != tensor_shape(call.args[0])
+def _padding(data: Codes, call: relax.Call) -> float | None:
+    """The code to pad with beforehand; None where the operator's own zeros do."""
+    pads = op_name(call) != "relax.matmul" and any(int(p) for p in call.attrs.padding)
+    return float(data.zero_point) if pads and data.zero_point.any() else None
 
 
-def _padded(emitter: Emitter, call: relax.Call, data: Codes) -> relax.Expr:
-    if op_name(call) == "relax.matmul" or not data.zero_point.any():
-        return data.expr
-    padding = [int(p) for p in call.attrs.padding]
-    if not any(padding):
-        return data.expr
-    return emitter.emit(pad_spatial(data, padding, str(call.attrs.data_layout)), "_pad")
-
-
-def pad_spatial(data: Codes, padding: list[int], layout: str) -> relax.Expr:
-    """Pad the spatial axes with the zero point; `padding` is all befores, then all afters."""
+def pad_spatial(data: relax.Expr, padding: list[int], layout: str, value: float) -> relax.Expr:
+    """Pad the spatial axes; `padding` is all befores, then all afters."""
     spatial = [axis for axis, letter in enumerate(layout) if letter not in "NC"]
     widths = [0] * (2 * len(layout))
     for index, axis in enumerate(spatial):
         widths[2 * axis] = padding[index]
         widths[2 * axis + 1] = padding[index + len(spatial)]
-    return relax.op.nn.pad(data.expr, widths, "constant", float(data.zero_point))
+    return relax.op.nn.pad(data, widths, "constant", value)
 
 
-def _per_output(steps: Array, axes: ContractionAxes, reduction: str) -> Array:
-    """Sum over everything but the output channels: (O,)."""
-    blocks = (
-        steps.reshape(axes.weight_blocks, -1, *steps.shape[1:])
-        if axes.weight_blocks > 1
-        else steps[None]
-    )
+def _per_output(call: relax.Call, steps: Array) -> Array:
+    """Sum of the weights that each output element reads, broadcastable to the result."""
+    axes = contraction_axes(call)
+    if op_name(call) == "relax.matmul":
+        return _with_rank(steps.sum(axis=axes.weight_input, keepdims=True), rank(call))
+    blocks = steps.reshape(axes.weight_blocks, -1, *steps.shape[1:])
     keep = (0, axes.weight_output + 1)
     reduced = tuple(axis for axis in range(blocks.ndim) if axis not in keep)
-    return np.asarray(getattr(blocks, reduction)(axis=reduced)).reshape(-1)
+    return along(blocks.sum(axis=reduced).reshape(-1), axes.output, rank(call))
 
 
-def _scale_per_output(weight: Codes, axes: ContractionAxes) -> Array:
-    if weight.scale.size == 1:
-        return weight.scale.reshape(())
-    shape = list(weight.scale.shape)
-    if axes.weight_blocks > 1:
-        per_block = weight.scale.reshape(axes.weight_blocks, -1, *shape[1:])[:, 0]
-        return per_block.reshape(-1)
-    return weight.scale.reshape(-1)
+def _scale_per_output(call: relax.Call, scale: Array, weight_shape: tuple[int, ...]) -> Array:
+    """Scale of the weights of each output channel, broadcastable to the result."""
+    axes = contraction_axes(call)
+    if scale.size == 1:
+        return scale.reshape(())
+    if op_name(call) == "relax.matmul":
+        return _with_rank(scale, rank(call))
+    if axes.transposed:
+        rows = np.broadcast_to(scale, (weight_shape[0], *scale.shape[1:]))
+        scale = rows[:: weight_shape[0] // axes.weight_blocks]
+    return along(scale.reshape(-1), axes.output, rank(call))
 
 
-def _shaped(vector: Array, axis: int, ndim: int) -> Array:
-    return vector if vector.size == 1 and vector.ndim == 0 else along(vector, axis, ndim)
+def _with_rank(array: Array, ndim: int) -> Array:
+    return array.reshape((1,) * (ndim - array.ndim) + array.shape)
 
 
 def _signed(codes: Codes) -> str:

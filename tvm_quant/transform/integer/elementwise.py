@@ -102,6 +102,8 @@ def tabulate(call: relax.Call, operands: list[Value]) -> Table | None:
     found = [table for table in tables if table is not None]
     if not found or any(not table.codes.expr.same_as(found[0].codes.expr) for table in found):
         return None
+    if not _same_shape(call, found[0]):
+        return None
     columns: list[Array] = []
     for value, table in zip(operands, tables, strict=True):
         known = _constant(value)
@@ -145,13 +147,18 @@ def _add_constant(emitter: Emitter, call: relax.Call, value: Value, known: Array
 
 def _multiply_constant(
     emitter: Emitter, call: relax.Call, value: Value, known: Array
-) -> Accumulator | None:
+) -> Accumulator | Codes | None:
     if isinstance(value, Float) or not _same_shape(call, value):
         return None
     if isinstance(value, Table) and value.clamp is None:
         return None
-    acc = emitter.to_accumulator(value)
     factor = known.astype("float64")
+    if isinstance(value, Codes) and (factor > 0).all():
+        ndim = rank(value.expr)
+        return replace(
+            value, scale=value.scale * factor.reshape((1,) * (ndim - factor.ndim) + factor.shape)
+        )
+    acc = emitter.to_accumulator(value)
     sign = np.sign(factor)
     if (sign != 1).any():
         acc = emitter.add_offset(emitter.apply_clamp(acc))

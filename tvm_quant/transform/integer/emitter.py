@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from tvm_quant.ir import constant, tensor_shape
 from tvm_quant.op import QuantSpec, RequantizeMode, quantize_numpy, requantize
 from tvm_quant.transform.integer.value import (
     INT32_LIMIT,
+    INT64_LIMIT,
     Accumulator,
     Array,
     Codes,
@@ -26,6 +28,9 @@ R = relax.op
 
 #: Fraction bits that a code gains before a constant or another tensor is added to it.
 FRACTION_BITS = 16
+
+#: From so many codes on, 32 bits leave too few for the factor that brings them to another scale.
+MANY_CODES = 2**11
 
 
 class Emitter:
@@ -154,14 +159,15 @@ class Emitter:
             return self.to_accumulator(value.codes, fraction_bits).clamp(*value.clamp)
         assert isinstance(value, Codes)
         factor = 1 << fraction_bits
-        dtype = wide_dtype(value.largest * factor)
+        bound = value.reach * factor
+        dtype = wide_dtype(bound)
         expr = R.astype(value.expr, dtype)
         if factor != 1:
             expr = R.multiply(expr, constant(np.asarray(factor, dtype)))
         return Accumulator(
             expr=self.emit(expr, "_wide"),
             scale=value.scale / factor,
-            bound=np.asarray(value.largest * factor),
+            bound=np.asarray(bound),
             offset=-value.zero_point * factor,
         )
 
@@ -183,12 +189,28 @@ class Emitter:
     def apply_clamp(self, acc: Accumulator) -> Accumulator:
         """Apply the pending constant and the pending clamp."""
         acc = self.add_offset(acc)
-        for bound, operator in ((acc.low, R.maximum), (acc.high, R.minimum)):
-            if np.isfinite(bound).any():
-                limit = np.clip(np.round(bound / acc.scale), -INT32_LIMIT, INT32_LIMIT)
-                expr = operator(acc.expr, constant(limit.astype(acc.dtype)))
-                acc = replace(acc, expr=self.emit(expr, "_clamped"))
+        low, high = np.round(acc.low / acc.scale), np.round(acc.high / acc.scale)
+        acc = self._limit(acc, low, low > -acc.bound, R.maximum)
+        acc = self._limit(acc, high, high < acc.bound, R.minimum)
         return replace(acc, low=np.full((), -np.inf), high=np.full((), np.inf))
+
+    def _limit(
+        self,
+        acc: Accumulator,
+        limit: Array,
+        effective: Array,
+        operator: Callable[[relax.Expr, relax.Expr], relax.Expr],
+    ) -> Accumulator:
+        """Clamp to whole steps where that is `effective`; elsewhere the values cannot get there."""
+        if not effective.any():
+            return acc
+        bound = np.maximum(acc.bound, np.where(effective, np.abs(limit), 0))
+        acc = self.widen(acc, bound)
+        room = INT32_LIMIT if acc.dtype == "int32" else INT64_LIMIT
+        steps = np.clip(limit, -room, room).astype(acc.dtype)
+        return replace(
+            acc, expr=self.emit(operator(acc.expr, constant(steps)), "_clamped"), bound=bound
+        )
 
     def widen(self, acc: Accumulator, bound: Array) -> Accumulator:
         """Go to 64 bits if 32 cannot hold `bound`."""
@@ -214,14 +236,15 @@ class Emitter:
             codes.scale / acc.scale, np.broadcast_shapes(codes.scale.shape, acc.scale.shape)
         )
         bound = acc.bound + codes.largest * ratio + 1
-        acc = self.widen(acc, bound)
+        acc = self.widen(acc, bound if codes.largest < MANY_CODES else np.asarray(np.inf))
         dtype = acc.dtype
-        budget = 30 - int(np.ceil(np.log2(codes.largest + 1)))
-        shift = np.clip(np.floor(np.log2((2.0**budget - 1) / ratio)), 0, 30).astype("int64")
+        room, longest = (30, 30) if dtype == "int32" else (61, 40)
+        budget = room - int(np.ceil(np.log2(codes.largest + 1)))
+        shift = np.floor(np.log2((2.0**budget - 1) / ratio)).clip(0, longest).astype("int64")
         factor = np.round(ratio * 2.0**shift).astype("int64") * sign
         term = R.multiply(self.centred(codes, dtype), constant(factor.astype(dtype)))
         if shift.any():
-            half = np.where(shift > 0, 1 << np.maximum(shift - 1, 0), 0)
+            half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
             term = R.add(term, constant(half.astype(dtype)))
             term = R.right_shift(term, constant(shift.astype(dtype)))
         return replace(acc, expr=self.emit(R.add(acc.expr, term)), bound=bound)
@@ -229,11 +252,13 @@ class Emitter:
     def common_scale(self, left: Codes, right: Codes, sign: int) -> Accumulator:
         """Left + sign * right on a fixed-point scale that both reach by an integer factor."""
         largest = max(left.largest, right.largest)
-        bits = 29 - int(np.ceil(np.log2(largest + 1)))
+        dtype, bits = "int32", 29 - int(np.ceil(np.log2(largest + 1)))
+        if largest >= MANY_CODES:
+            dtype, bits = "int64", 30
         scale = np.maximum(left.scale, right.scale) / 2.0**bits
         factors = [np.round(codes.scale / scale).astype("int64") for codes in (left, right)]
         terms = [
-            R.multiply(self.centred(codes, "int32"), constant(factor.astype("int32")))
+            R.multiply(self.centred(codes, dtype), constant(factor.astype(dtype)))
             for codes, factor in zip((left, right), (factors[0], factors[1] * sign), strict=True)
         ]
         bound = left.largest * factors[0] + right.largest * factors[1]

@@ -10,7 +10,7 @@ from tvm import relax
 from tvm_quant.ir import constant, op_name, tensor_shape
 from tvm_quant.transform.integer.contraction import pad_spatial
 from tvm_quant.transform.integer.emitter import Emitter, wide_dtype
-from tvm_quant.transform.integer.value import Accumulator, Codes, Value
+from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Value
 
 
 def realize_mean(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
@@ -42,7 +42,7 @@ def _reduced_axes(call: relax.Call, shape: tuple[int | None, ...]) -> list[int] 
 def _sum_axes(
     emitter: Emitter, codes: Codes, axes: list[int], keepdims: bool, count: int
 ) -> Accumulator:
-    bound = codes.largest * count
+    bound = codes.reach * count
     wide = relax.op.astype(codes.expr, wide_dtype(bound))
     return Accumulator(
         expr=emitter.emit(relax.op.sum(wide, axis=axes, keepdims=keepdims)),
@@ -57,24 +57,33 @@ def _sum_windows(
 ) -> Accumulator | None:
     """A depthwise convolution with ones."""
     layout = str(call.attrs.layout)
-    channels = shape[1]
-    if layout[:2] != "NC" or channels is None:
+    channels = shape[layout.index("C")]
+    if channels is None:
         return None
     window = [int(size) for size in call.attrs.pool_size]
     padding = [int(p) for p in call.attrs.padding]
     count = math.prod(window)
     source = codes.expr
     if any(padding):
-        source = emitter.emit(pad_spatial(codes, padding, layout), "_pad")
+        zero = float(codes.zero_point)
+        source = emitter.emit(pad_spatial(source, padding, layout, zero), "_pad")
     ones = constant(np.ones((channels, 1, *window), "int8"))
     convolution = getattr(relax.op.nn, f"conv{len(window)}d")
-    bound = codes.largest * count
+    bound = codes.reach * count
     summed = convolution(
-        source, ones, strides=list(call.attrs.strides), groups=channels, out_dtype=wide_dtype(bound)
+        source,
+        ones,
+        strides=list(call.attrs.strides),
+        groups=channels,
+        data_layout=layout,
+        kernel_layout="OI" + "".join(letter for letter in layout if letter not in "NC"),
+        out_dtype=wide_dtype(bound),
     )
     divisor = np.asarray(float(count))
     if any(padding) and not call.attrs.count_include_pad:
-        divisor = _counts(shape[2:], window, padding, [int(s) for s in call.attrs.strides])
+        sizes = [shape[axis] for axis in _spatial(layout)]
+        counts = _counts(sizes, window, padding, [int(s) for s in call.attrs.strides])
+        divisor = np.expand_dims(counts, [axis for axis, x in enumerate(layout) if x in "NC"])
     return Accumulator(
         expr=emitter.emit(summed),
         scale=codes.scale.reshape(()) / divisor,
@@ -84,10 +93,10 @@ def _sum_windows(
 
 
 def _counts(
-    sizes: tuple[int | None, ...], window: list[int], padding: list[int], strides: list[int]
-) -> np.ndarray:
-    """Elements of the tensor under each window: (1, 1, *output)."""
-    counts = np.ones((1, 1))
+    sizes: list[int | None], window: list[int], padding: list[int], strides: list[int]
+) -> Array:
+    """Elements of the tensor under each window, an array of the output's spatial axes."""
+    counts = np.ones(())
     for axis, (size, width, stride) in enumerate(zip(sizes, window, strides, strict=True)):
         assert size is not None, "placement refuses uneven windows on dynamic axes"
         before, after = padding[axis], padding[axis + len(window)]

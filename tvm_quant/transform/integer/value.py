@@ -19,6 +19,7 @@ from tvm_quant.op import QuantSpec
 Array = npt.NDArray[Any]
 
 INT32_LIMIT = float(2**31 - 1)
+INT64_LIMIT = float(2**62)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,11 @@ class Codes:
             max(np.max(self.spec.qmax - self.zero_point), np.max(self.zero_point - self.spec.qmin))
         )
 
+    @property
+    def reach(self) -> float:
+        """Upper bound of |code| as well: what sums of the codes as they are can hold."""
+        return max(self.largest, float(max(-self.spec.qmin, self.spec.qmax)))
+
     def same_grid(self, other: Codes) -> bool:
         """Whether both tensors have one grid, scale and zero point."""
         return (
@@ -67,7 +73,7 @@ class Accumulator:
     Attributes:
         expr: int32 or int64.
         scale: float64, > 0, shape () or of the tensor's rank, broadcastable.
-        bound: upper bound of |expr + offset|, per element of the broadcast shape.
+        bound: upper bound of |expr| and |expr + offset|, per element of the broadcast shape.
         offset: int64, broadcastable: added before the clamp.
         low, high: clamp of the real value, broadcastable; infinite if none.
     """
