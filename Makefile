@@ -1,6 +1,7 @@
 # `make` alone prints what there is. Every target makes the environment it needs in .venv.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
+JOBS ?= 2
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
@@ -13,7 +14,7 @@ demo: $(VENV)/.runtime ## quantize the embedded network and compare it with floa
 	$(BIN)/tvm-quant demo
 
 test: $(VENV)/.dev ## run all tests, and the examples in the documentation
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## check style and format
 	$(BIN)/ruff check .

@@ -46,6 +46,7 @@ def test_a_demo_without_images_asks_for_a_folder():
         data(None)
 
 
+@pytest.mark.filterwarnings("ignore:the data is a single sample")
 def test_one_image_is_too_few(tmp_path):
     with pytest.raises(DatasetError, match="needs a folder of two images or more"):
         data(folder_of(tmp_path, 1))
