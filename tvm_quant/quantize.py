@@ -45,7 +45,7 @@ def quantize(
     """Turn a float network into an integer one.
 
     Args:
-        mod: a Relax module with a function `main`, as `tvm_quant.load` returns it. It is not changed.
+        mod: a Relax module with a function `main`, as `tvm_quant.load` returns it; left as it is.
         params: weights that are inputs of `main`, by name; they become constants.
         dataset: calibration data: any iterable of batches (arrays, tuples, dicts by input name,
             torch tensors), stacked arrays, an `.npz` file or a folder of images; see
@@ -91,7 +91,32 @@ def pipeline(
     if not has_data:
         config = replace(config, activation_estimator="global_scale")
     known = statistics if has_data else None
-    profile = Profile(
+    profiling = []
+    if dataset is not None and not len(statistics):
+        settings = {"chunk": config.profile_chunk, "on_bad": config.on_bad}
+        profiling = [Profile(dataset, statistics, executor=executor, progress=progress, **settings)]
+    return [
+        Prepare(params),
+        Equalize(config),
+        Annotate(config),
+        CalibrateWeights(config),
+        *profiling,
+        CalibrateActivations(known, config),
+        *([MatchScales(statistics, config)] if has_data else []),
+        FitAccumulators(),
+        CorrectBias(config, known, dataset, progress=progress),
+        *([] if config.simulate else [Realize(config.requantize or row.requantize)]),
+    ]
+
+
+def _profile(
+    config: QuantizeConfig,
+    dataset: CheckedDataset,
+    statistics: Statistics,
+    executor: Executor | None,
+    progress: bool,
+) -> Profile:
+    return Profile(
         dataset,
         statistics,
         executor=executor,
@@ -99,18 +124,6 @@ def pipeline(
         chunk=config.profile_chunk,
         on_bad=config.on_bad,
     )
-    return [
-        Prepare(params),
-        Equalize(config),
-        Annotate(config),
-        CalibrateWeights(config),
-        *([profile] if dataset is not None and not len(statistics) else []),
-        CalibrateActivations(known, config),
-        *([MatchScales(statistics, config)] if has_data else []),
-        FitAccumulators(),
-        CorrectBias(config, known, dataset, progress=progress),
-        *([] if config.simulate else [Realize(config.requantize or row.requantize)]),
-    ]
 
 
 def _open(

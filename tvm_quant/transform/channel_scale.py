@@ -9,17 +9,20 @@ each channel, with a uniform rounding error of step**2 / 12:
     activation   sum_o sum_c |w[o, c]|**2 / r[c]**2 * step(r)**2 / 12
     weight       sum_o step_o(r)**2 / 12 * taps * sum_c E[x[c]**2] r[c]**2
 
+each over the energy of the result, so that errors of several readers can be added. A reader that
+has no weights (a sum, a mean) only has the first, with weight 1.
+
 `best_factors` tries r = (largest range / range of c) ** alpha for a few alpha and keeps the best.
 
-Source: the factors are those of cross-layer equalization (Nagel et al., arXiv:1906.04721, section 4.1)
-and of SmoothQuant (Xiao et al., arXiv:2211.10438, eq. 4); here they are chosen by predicted error.
+Source: the factors are those of cross-layer equalization (Nagel et al., arXiv:1906.04721, section
+4.1) and of SmoothQuant (Xiao et al., arXiv:2211.10438, eq. 4); here predicted error chooses them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -57,9 +60,32 @@ class ChannelRange:
         return np.maximum(-self.low, self.high)
 
 
+class Reader(Protocol):
+    """Something that computes with the activation."""
+
+    def error(self, factors: Array, channels: ChannelRange, step: float) -> float:
+        """Predicted error over the energy of its result.
+
+        Args:
+            factors: r, (C,).
+            channels: of the activation.
+            step: of the activation's grid, in units of r x.
+        """
+
+
 @dataclass(frozen=True, kw_only=True)
-class Reader:
-    """A contraction that reads the activation.
+class ElementReader:
+    """An operator that passes every element on, with its error."""
+
+    def error(self, factors: Array, channels: ChannelRange, step: float) -> float:
+        """See `Reader`."""
+        signal = float(channels.second_moment.sum())
+        return float((step**2 / 12 / factors**2).sum() / signal) if signal > 0 else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightReader:
+    """A contraction with a constant.
 
     Attributes:
         weight: its float weight.
@@ -72,6 +98,23 @@ class Reader:
     axes: ContractionAxes
     levels: int
     per_channel: bool
+
+    def error(self, factors: Array, channels: ChannelRange, step: float) -> float:
+        """See `Reader`."""
+        blocks, _ = _by_input(self.weight.astype("float64"), self.axes)
+        group, outputs, inputs, taps = blocks.shape
+        r = factors.reshape(group, 1, inputs)
+        moment = channels.second_moment.reshape(group, 1, inputs)
+        energy = np.square(blocks).sum(axis=3)
+        activation = (energy / r**2).sum() * step**2 / 12
+        scaled = np.abs(blocks).max(axis=3) / r
+        largest = scaled.max(axis=2) if self.per_channel else scaled.max()
+        noise = np.square(largest / self.levels) / 12
+        weight = (noise * taps * (moment * r**2).sum(axis=2)).sum()
+        if not self.per_channel:
+            weight = weight * outputs
+        signal = float((energy * moment).sum())
+        return float((activation + weight) / signal) if signal > 0 else 0.0
 
 
 def best_factors(channels: ChannelRange, readers: Sequence[Reader], levels: int) -> Array | None:
@@ -98,33 +141,14 @@ def divide_inputs(weight: Array, factors: Array, axes: ContractionAxes) -> Array
     """The weight with the slice of each input channel divided by its factor."""
     blocks, restore = _by_input(weight, axes)
     per_group = factors.reshape(blocks.shape[0], 1, blocks.shape[2], 1)
-    return restore(blocks / per_group).astype(weight.dtype)
+    divided: Array = restore(blocks / per_group).astype(weight.dtype)
+    return divided
 
 
-def _error(
-    factors: Array, channels: ChannelRange, readers: Sequence[Reader], levels: int
-) -> float:
+def _error(factors: Array, channels: ChannelRange, readers: Sequence[Reader], levels: int) -> float:
     low, high = (channels.low * factors).min(), (channels.high * factors).max()
     step = (high - low) / (levels - 1)
-    return sum(_reader_error(factors, channels, reader, step) for reader in readers)
-
-
-def _reader_error(factors: Array, channels: ChannelRange, reader: Reader, step: float) -> float:
-    """Predicted error over the energy of the reader's output."""
-    blocks, _ = _by_input(reader.weight.astype("float64"), reader.axes)
-    group, _outputs, inputs, taps = blocks.shape
-    r = factors.reshape(group, 1, inputs)
-    moment = channels.second_moment.reshape(group, 1, inputs)
-    energy = np.square(blocks).sum(axis=3)
-    activation = (energy / r**2).sum() * step**2 / 12
-    scaled = np.abs(blocks).max(axis=3) / r
-    largest = scaled.max(axis=2) if reader.per_channel else scaled.max()
-    noise = np.square(largest / reader.levels) / 12
-    weight = (noise * taps * (moment * r**2).sum(axis=2)).sum()
-    if not reader.per_channel:
-        weight = weight * blocks.shape[1]
-    signal = float((energy * moment).sum())
-    return float((activation + weight) / signal) if signal > 0 else 0.0
+    return sum(reader.error(factors, channels, step) for reader in readers)
 
 
 def _by_input(weight: Array, axes: ContractionAxes) -> tuple[Array, Any]:

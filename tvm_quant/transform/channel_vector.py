@@ -13,6 +13,13 @@ from tvm_quant.op import ContractionAxes
 Array = npt.NDArray[Any]
 
 
+def along(vector: Array, axis: int, ndim: int) -> Array:
+    """A vector as an array of `ndim` axes that runs along `axis`."""
+    shape = [1] * ndim
+    shape[axis] = -1
+    return vector.reshape(shape)
+
+
 def to_weight_shape(vector: Array, like: Array, axes: ContractionAxes) -> Array:
     """A vector (O,) in the shape of a weight's scale `like`.
 
@@ -52,6 +59,6 @@ def weight_by_output(weight: Array, axes: ContractionAxes) -> Array:
 
 
 def by_input_group(vector: Array, axes: ContractionAxes, outputs: int) -> Array:
-    """A vector over input channels as each output channel sees it: (O, input channel of the group)."""
+    """A vector over input channels as each output channel sees it: (O, inputs of the group)."""
     groups = vector.reshape(axes.groups, -1)
     return np.repeat(groups, outputs // axes.groups, axis=0)

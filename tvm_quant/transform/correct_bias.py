@@ -3,9 +3,9 @@
 Before    y = R.nn.conv2d(q, simulated_quantize(w)) + b
 After     y = R.nn.conv2d(q, simulated_quantize(w)) + b'
 
-`fast` predicts the shift of each output channel from the rounding of the weights and the profiled mean
-of the layer's input: b' = b - sum_c (w_q - w)[o, c] E[x_c]. `full` measures it: layer by layer in
-execution order, with the corrected layers before it, b' = b + E[y_float] - E[y_quantized] over
+`fast` predicts the shift of each output channel from the rounding of the weights and the profiled
+mean of the layer's input: b' = b - sum_c (w_q - w)[o, c] E[x_c]. `full` measures it: layer by layer
+in execution order, with the corrected layers before it, b' = b + E[y_float] - E[y_quantized] over
 calibration samples. A layer without a bias gets one. No layer is left out for the size of its bias.
 
 Needs calibrated quantizers; comes after MatchScales.
@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator

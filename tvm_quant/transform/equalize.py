@@ -1,8 +1,9 @@
 """Equalize: balance the weight ranges of consecutive layers. Optional, needs no data.
 
 Before    y = W2 relu(W1 x + b1)
-After     y = (W2 S) relu((W1 / S) x + b1 / S)       S = diag(s), s_c = sqrt(range(W1_c) / range(W2_c))
+After     y = (W2 S) relu((W1 / S) x + b1 / S)
 
+with S = diag(s) and s_c = sqrt(range(W1_c) / range(W2_c)),
 which is the same function, since relu(a x) = a relu(x) for a > 0. Every channel then has the same
 range in both weights, so that a single scale for the whole tensor fits it. With a scale per channel
 it gains little. Chains are swept until the factors settle.
@@ -104,7 +105,7 @@ def _sweep(pairs: list[_Pair]) -> dict[relax.Var, Array]:
     for pair in pairs:
         for binding in (pair.first, pair.bias, pair.second):
             if binding is not None:
-                constants[binding.var] = constant_value(binding.value.args[1]).astype("float64")
+                constants[binding.var] = _operand(binding.value)
     for _ in range(MAX_SWEEPS):
         largest = max((_equalize(pair, constants) for pair in pairs), default=0.0)
         if largest < SETTLED:
@@ -114,7 +115,8 @@ def _sweep(pairs: list[_Pair]) -> dict[relax.Var, Array]:
 
 def _equalize(pair: _Pair, constants: dict[relax.Var, Array]) -> float:
     """Scale one pair in place; how far its factors are from 1, in octaves."""
-    first_axes, second_axes = contraction_axes(pair.first.value), contraction_axes(pair.second.value)
+    first_axes = contraction_axes(pair.first.value)
+    second_axes = contraction_axes(pair.second.value)
     before = np.abs(weight_by_output(constants[pair.first.var], first_axes)).max(axis=(1, 2))
     after = _range_by_input(constants[pair.second.var], pair.second.value)
     usable = (before > 0) & (after > 0)
@@ -133,9 +135,16 @@ def _divide_outputs(weight: Array, factors: Array, axes: ContractionAxes) -> Arr
     if axes.weight_blocks == 1:
         shape = [1] * weight.ndim
         shape[axes.weight_output] = -1
-        return weight / factors.reshape(shape)
+        return np.asarray(weight / factors.reshape(shape))
     rows = np.repeat(factors.reshape(axes.groups, -1), weight.shape[0] // axes.groups, axis=0)
-    return weight / rows.reshape(*rows.shape, *([1] * (weight.ndim - 2)))
+    return np.asarray(weight / rows.reshape(*rows.shape, *([1] * (weight.ndim - 2))))
+
+
+def _operand(call: relax.Call) -> Array:
+    """The constant operand 1 of a call."""
+    known = constant_value(call.args[1])
+    assert known is not None, "_pairs() checked it"
+    return known.astype("float64")
 
 
 def _range_by_input(weight: Array, call: relax.Call) -> Array:
@@ -143,7 +152,7 @@ def _range_by_input(weight: Array, call: relax.Call) -> Array:
     axes = contraction_axes(call)
     by_output = np.abs(weight_by_output(weight, axes)).max(axis=2)
     per_group = by_output.reshape(axes.groups, -1, by_output.shape[1]).max(axis=1)
-    return per_group.reshape(-1)
+    return np.asarray(per_group.reshape(-1))
 
 
 @mutator

@@ -1,9 +1,9 @@
 """FitAccumulators: raise weight scales until everything added to an accumulator fits into it.
 
-A bias b becomes round(b / (s t)) at the accumulator's scale s t, and a residual operand with range a
-becomes a / (s t). Where a channel's weights are tiny (t near 0), that leaves int32. The weights of such
-a channel contribute next to nothing, so its t is raised until the largest addend takes 30 bits; the
-bias is never clipped.
+A bias b becomes round(b / (s t)) at the accumulator's scale s t, and a residual operand with range
+a becomes a / (s t). Where a channel's weights are tiny (t near 0), that leaves int32. The weights
+of such a channel contribute next to nothing, so its t is raised until the largest addend takes 30
+bits; the bias is never clipped.
 
 Before    t[c] = 1e-11, b[c] = 5, s = 0.02      b / (s t) = 2.5e13
 After     t[c] = 2.3e-7                         b / (s t) = 2**30
@@ -17,7 +17,7 @@ import numpy as np
 import tvm
 from tvm import IRModule, relax
 
-from tvm_quant.ir import bindings, constant_value, consumers, tensor_shape
+from tvm_quant.ir import bindings, constant_value, consumers, op_name, tensor_shape
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
     Role,
@@ -78,7 +78,9 @@ class _Fitter:
         largest = np.zeros(channels or 1)
         for user, port in self.uses[var]:
             value = self.values.get(user)
-            role = None if value is None else role_of(value)
+            if value is None:
+                continue
+            role = role_of(value)
             if role is Role.SUM:
                 other = self._magnitude(value.args[1 - port])
                 if other is not None:
@@ -91,11 +93,21 @@ class _Fitter:
         """Largest absolute values of a constant or of a quantized tensor."""
         known = constant_value(operand)
         if known is not None:
-            return np.abs(known)
+            return np.asarray(np.abs(known))
         quantizer = self.values.get(operand)
+        if quantizer is not None and op_name(quantizer) == "relax.multiply":
+            return self._scaled_magnitude(quantizer)
         if quantizer is None or not is_simulated(quantizer) or not is_calibrated(quantizer):
             return None
         scale, zero_point = scale_of(quantizer)
         spec = spec_of(quantizer)
         codes = np.maximum(spec.qmax - zero_point, zero_point - spec.qmin)
-        return np.asarray(codes * scale, "float64").max(keepdims=False)
+        return np.asarray((codes * scale.astype("float64")).max())
+
+    def _scaled_magnitude(self, product: relax.Call) -> Array | None:
+        """Of a quantized tensor times a constant."""
+        factors = constant_value(product.args[1])
+        magnitude = None if factors is None else self._magnitude(product.args[0])
+        if factors is None or magnitude is None:
+            return None
+        return np.asarray(magnitude * np.abs(factors))

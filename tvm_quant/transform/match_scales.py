@@ -5,9 +5,11 @@ Before    q = simulated_quantize(x, s, z)
 After     q = simulated_quantize(x * r, s', z')                 r per channel
           y = R.nn.conv2d(q, simulated_quantize(w / r, t', 0))
 
-x is an accumulator, so Realize merges r into its requantize, and the products of every channel still
-have one scale while they are accumulated. The operands of a concat, which have to share a grid, get a
-factor each in the same way: a branch of range 1 beside one of range 100 keeps all its codes.
+x is an accumulator, so Realize merges r into its requantize, and the products of every channel
+still have one scale while they are accumulated. A sum or a mean that also reads q gets the factors
+undone (channel_readers.py), which costs nothing on integers either. The operands of a concat, which
+have to share a grid, get a factor each in the same way: a branch of range 1 beside one of range 100
+keeps all its codes.
 
 Where the factors come from: channel_scale.py. Only where the prediction says that it pays.
 
@@ -27,13 +29,12 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.estimator import grid_ends, scale_zero_point
 from tvm_quant.hardware import hardware_row
-from tvm_quant.ir import bindings, constant, constant_value, consumers, op_name
+from tvm_quant.ir import bindings, constant, consumers
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
     NO_GROUP,
     Kind,
     Role,
-    contraction_axes,
     group_of,
     is_calibrated,
     is_simulated,
@@ -45,18 +46,14 @@ from tvm_quant.op import (
 )
 from tvm_quant.statistics import Statistics, without_outliers
 from tvm_quant.transform.calibrate_weights import CalibrateWeights
+from tvm_quant.transform.channel_readers import find_readers
 from tvm_quant.transform.channel_scale import (
     Array,
     ChannelRange,
-    Reader,
     best_factors,
     divide_inputs,
 )
-
-#: Operators that keep channels apart and commute with a positive factor per channel.
-_CHANNELWISE = frozenset(
-    {"relax.nn.max_pool1d", "relax.nn.max_pool2d", "relax.nn.max_pool3d", "relax.image.resize2d"}
-)
+from tvm_quant.transform.channel_vector import along
 
 
 @tvm.transform.module_pass(opt_level=0, name="MatchScales")
@@ -81,15 +78,26 @@ class MatchScales:
         folds = list(_Finder(main_function(mod), self.statistics, powers).folds())
         if not folds:
             return mod
-        return CalibrateWeights(self.config)(_apply(mod, folds))
+        return tvm.transform.Sequential([CalibrateWeights(self.config)])(_apply(mod, folds))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Fold:
-    """Factors of the quantizers that make one tensor, and the weights that undo them."""
+    """Factors of the quantizers that make one tensor, and where they are undone.
+
+    Attributes:
+        quantizers: factors of each quantizer, in the shape of its operand.
+        weights: new weight of each weight quantizer.
+        before: inverse factors of the operand at a port of a call.
+        after: inverse factors of the result of a call.
+        low, high: range of the scaled tensor.
+        powers: whether scales are powers of two.
+    """
 
     quantizers: dict[relax.Var, Array]
     weights: dict[relax.Var, Array]
+    before: dict[tuple[relax.Var, int], Array]
+    after: dict[relax.Var, Array]
     low: float
     high: float
     powers: bool
@@ -124,15 +132,15 @@ class _Finder:
         if found is None:
             return None
         tensor, axis, ordered = found
-        readers = self._readers(tensor, axis)
-        if not readers:
+        readers = find_readers(tensor, axis, self.values, self.uses)
+        if readers is None or not readers.errors:
             return None
         channels = [self._channels(var, axis) for var in ordered]
         if any(known is None for known in channels):
             return None
         joined = _concatenate([known for known in channels if known is not None])
         spec = spec_of(self.values[ordered[0]])
-        factors = best_factors(joined, list(readers.values()), spec.levels)
+        factors = best_factors(joined, readers.errors, spec.levels)
         if factors is None:
             return None
         if self.powers:
@@ -141,20 +149,24 @@ class _Finder:
         parts = np.split(factors, np.cumsum(sizes)[:-1])
         return _Fold(
             quantizers={
-                var: part.reshape([-1 if a == axis else 1 for a in range(_rank(var))])
-                for var, part in zip(ordered, parts, strict=True)
+                var: along(part, axis, _rank(var)) for var, part in zip(ordered, parts, strict=True)
             },
             weights={
                 var: divide_inputs(reader.weight, factors, reader.axes)
-                for var, reader in readers.items()
+                for var, reader in readers.weights.items()
             },
+            before={
+                (user, port): along(1 / factors, axis, _rank(tensor))
+                for user, port in readers.before
+            },
+            after={var: along(1 / factors, at, _rank(var)) for var, at in readers.after.items()},
             low=float((joined.low * factors).min()),
             high=float((joined.high * factors).max()),
             powers=self.powers,
         )
 
     def _tensor(self, members: list[relax.Var]) -> tuple[relax.Var, int, list[relax.Var]] | None:
-        """(tensor that the readers see, its channel axis, quantizers in the order of its channels)."""
+        """(tensor that the readers see, its channel axis, quantizers in channel order)."""
         first = members[0]
         if not all(self._is_linear(self.values[var].args[0]) for var in members):
             return None
@@ -176,58 +188,22 @@ class _Finder:
         """Whether the quantizer reads an accumulator, which takes a factor for nothing."""
         value = self.values.get(expr)
         role = None if value is None else role_of(value)
-        if role in (Role.CONTRACTION, Role.MEAN):
-            return True
+        if value is None or role in (Role.CONTRACTION, Role.MEAN):
+            return value is not None
         if role not in (Role.CLAMP, Role.SUM):
             return False
         tensors = [arg for arg in value.args if isinstance(arg, relax.Var)]
         if len(tensors) == 1:
             return self._is_linear(tensors[0])
-        return all(is_simulated(self.values.get(t)) or self._is_linear(t) for t in tensors)
+        distinct = len(set(tensors)) == len(tensors)
+        return distinct and all(
+            is_simulated(self.values.get(t)) or self._is_linear(t) for t in tensors
+        )
 
     def _channel_axis(self, var: relax.Var) -> int | None:
-        """The channel axis of the first contraction that reads `var`."""
-        for user, _port in self.uses[var]:
-            value = self.values.get(user)
-            if value is None:
-                continue
-            if role_of(value) is Role.CONTRACTION:
-                return contraction_axes(value).data
-            if op_name(value) in _CHANNELWISE:
-                return self._channel_axis(user)
-        return None
-
-    def _readers(self, var: relax.Var, axis: int) -> dict[relax.Var, Reader] | None:
-        """Weight quantizer and contraction of everything that reads `var`; None if it cannot fold."""
-        readers: dict[relax.Var, Reader] = {}
-        for user, port in self.uses[var]:
-            value = self.values.get(user)
-            if value is None:
-                return None
-            if op_name(value) in _CHANNELWISE:
-                behind = self._readers(user, axis)
-                if behind is None:
-                    return None
-                readers.update(behind)
-                continue
-            reader = self._reader(value, port, axis)
-            if reader is None:
-                return None
-            readers[value.args[1]] = reader
-        return readers
-
-    def _reader(self, call: relax.Expr, port: int, axis: int) -> Reader | None:
-        if role_of(call) is not Role.CONTRACTION or port != 0:
-            return None
-        axes = contraction_axes(call)
-        quantizer = self.values.get(call.args[1])
-        if axes.data != axis or not is_simulated(quantizer) or len(self.uses[call.args[1]]) != 1:
-            return None
-        weight = constant_value(quantizer.args[0])
-        if weight is None:
-            return None
-        spec = spec_of(quantizer)
-        return Reader(weight=weight, axes=axes, levels=spec.qmax, per_channel=spec.axis is not None)
+        """The channel axis of the tensor that `var` quantizes, as it was profiled."""
+        stats = self.statistics.get(str(self.values[var].args[0].name))
+        return None if stats is None or stats.channels is None else stats.channels.axis
 
     def _channels(self, var: relax.Var, axis: int) -> ChannelRange | None:
         """Ranges of the channels, cut to the calibrated range of the whole tensor."""
@@ -273,24 +249,46 @@ class _Folder(PyExprMutator):
         super().__init__(mod)
         self.factors = {var: (f, fold) for fold in folds for var, f in fold.quantizers.items()}
         self.weights = {var: weight for fold in folds for var, weight in fold.weights.items()}
+        self.after = {var: inverse for fold in folds for var, inverse in fold.after.items()}
+        self.before: dict[relax.Var, dict[int, Array]] = {}
+        for fold in folds:
+            for (user, port), inverse in fold.before.items():
+                self.before.setdefault(user, {})[port] = inverse
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         if binding.var in self.factors:
             binding = relax.VarBinding(binding.var, self._scale(binding))
         elif binding.var in self.weights:
             binding = relax.VarBinding(binding.var, self._weight(binding))
+        elif binding.var in self.before:
+            binding = relax.VarBinding(binding.var, self._restore_before(binding))
+        elif binding.var in self.after:
+            binding = relax.VarBinding(binding.var, self._restore_after(binding))
         super().visit_var_binding_(binding)
+
+    def _restore_before(self, binding: relax.VarBinding) -> relax.Call:
+        call = binding.value
+        args = list(call.args)
+        for port, inverse in self.before[binding.var].items():
+            args[port] = self._multiply(args[port], inverse, "restored")
+        return relax.Call(call.op, args, call.attrs, call.ty_args)
+
+    def _restore_after(self, binding: relax.VarBinding) -> relax.Call:
+        name = f"{binding.var.name}_matched"
+        result = self.builder_.emit(self.visit_expr(binding.value), name_hint=name)
+        return relax.op.multiply(result, constant(self.after[binding.var].astype("float32")))
+
+    def _multiply(self, operand: relax.Var, factors: Array, suffix: str) -> relax.Var:
+        product = relax.op.multiply(self.visit_expr(operand), constant(factors.astype("float32")))
+        return self.builder_.emit(product, name_hint=f"{operand.name}_{suffix}")
 
     def _scale(self, binding: relax.VarBinding) -> relax.Call:
         factors, fold = self.factors[binding.var]
         call = binding.value
         spec = spec_of(call)
         source = call.args[0]
-        product = relax.op.multiply(self.visit_expr(source), constant(factors.astype("float32")))
-        matched = self.builder_.emit(product, name_hint=f"{source.name}_matched")
-        scale, zero_point = scale_zero_point(
-            fold.low, fold.high, spec, power_of_two=fold.powers
-        )
+        matched = self._multiply(source, factors, "matched")
+        scale, zero_point = scale_zero_point(fold.low, fold.high, spec, power_of_two=fold.powers)
         return simulated_quantize(
             matched, scale, zero_point, spec=spec, kind=kind_of(call), group=group_of(call)
         )

@@ -26,8 +26,8 @@ def measure_shifts(
 ) -> dict[str, Array]:
     """Mean of the quantized result minus mean of the float result, per output channel.
 
-    Layers are taken in execution order. When a layer is measured, the shifts of the layers before it
-    are already taken away.
+    Layers are taken in execution order. When a layer is measured, the shifts of the layers before
+    it are already taken away.
 
     Args:
         mod: annotated and calibrated.
@@ -71,10 +71,14 @@ class _Probe:
         self.axes: dict[str, int] = {}
         self.runner = Runner(self._graph(mod))
 
-    def means(self, batches: list[Mapping[str, Array]], shifts: Mapping[str, Array]) -> dict[str, Array]:
+    def means(
+        self, batches: list[Mapping[str, Array]], shifts: Mapping[str, Array]
+    ) -> dict[str, Array]:
         """Mean of each layer's result over all batches, per output channel."""
         given = {
-            f"{name}_shift": shifts.get(name, zero.reshape(-1)).reshape(zero.shape).astype("float32")
+            f"{name}_shift": shifts.get(name, zero.reshape(-1))
+            .reshape(zero.shape)
+            .astype("float32")
             for name, zero in self.zeros.items()
         }
         sizes = [_size(batch) for batch in batches]

@@ -3,8 +3,8 @@
 Before    q = simulated_quantize(x, s, z)
 After     q = (clip(round(x / s) + z, qmin, qmax) - z) * s
 
-For debugging: the module computes in float what Realize computes in integers, and holds nothing that
-another tool would not know. Uncalibrated quantizers disappear.
+For debugging: the module computes in float what Realize computes in integers, and holds nothing
+that another tool would not know. Uncalibrated quantizers disappear.
 """
 
 from __future__ import annotations

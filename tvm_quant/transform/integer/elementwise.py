@@ -10,7 +10,7 @@ from tvm import relax
 
 from tvm_quant.ir import constant, constant_value, tensor_shape
 from tvm_quant.op import op_function
-from tvm_quant.transform.integer.emitter import FRACTION_BITS, Emitter, tabulated
+from tvm_quant.transform.integer.emitter import FRACTION_BITS, Emitter, rank, tabulated
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Float, Table, Value
 
 _SIGN = {"relax.add": 1, "relax.subtract": -1}
@@ -154,10 +154,8 @@ def _multiply_constant(
         return None
     factor = known.astype("float64")
     if isinstance(value, Codes) and (factor > 0).all():
-        ndim = rank(value.expr)
-        return replace(
-            value, scale=value.scale * factor.reshape((1,) * (ndim - factor.ndim) + factor.shape)
-        )
+        axes = (1,) * (rank(value.expr) - factor.ndim) + factor.shape
+        return replace(value, scale=value.scale * factor.reshape(axes))
     acc = emitter.to_accumulator(value)
     sign = np.sign(factor)
     if (sign != 1).any():
