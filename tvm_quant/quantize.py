@@ -93,8 +93,7 @@ def pipeline(
     known = statistics if has_data else None
     profiling = []
     if dataset is not None and not len(statistics):
-        settings = {"chunk": config.profile_chunk, "on_bad": config.on_bad}
-        profiling = [Profile(dataset, statistics, executor=executor, progress=progress, **settings)]
+        profiling = [_profile(config, dataset, statistics, executor, progress)]
     return [
         Prepare(params),
         Equalize(config),
