@@ -11,13 +11,7 @@ from tvm.target import Target
 from tvm_quant.backend.cpu import cpu_pipeline
 from tvm_quant.backend.target import resolve_target
 
-Pipeline = Callable[[Target], "tvm.transform.Pass | str"]
-
-
-def default_pipeline(_target: Target) -> str:
-    """TVM's own pipeline."""
-    return "default"
-
+Pipeline = Callable[[Target], tvm.transform.Pass]
 
 # Kind of target: pipeline. Every other kind uses TVM's own.
 BACKENDS: dict[str, Pipeline] = {"llvm": cpu_pipeline}
@@ -38,5 +32,24 @@ def compile(mod: tvm.IRModule, target: str | Target = "llvm") -> VMExecutable:
         BackendError: unknown target.
     """
     resolved = resolve_target(target)
-    pipeline = BACKENDS.get(resolved.kind.name, default_pipeline)(resolved)
-    return tvm.compile(mod, resolved, relax_pipeline=pipeline)
+    pipeline = BACKENDS.get(resolved.kind.name)
+    if pipeline is None:
+        return tvm.compile(mod, resolved)
+    with _without_kernel_checks():
+        return tvm.compile(mod, resolved, relax_pipeline=pipeline(resolved))
+
+
+def _without_kernel_checks() -> tvm.transform.PassContext:
+    """The current context, less the checks of each kernel's arguments.
+
+    The virtual machine checks the arguments of `main` and derives all others from them. The checks
+    of kernels are two thirds of the machine code, and as much of the time to make it.
+    """
+    current = tvm.transform.PassContext.current()
+    return tvm.transform.PassContext(
+        opt_level=current.opt_level,
+        required_pass=current.required_pass,
+        disabled_pass=current.disabled_pass,
+        instruments=current.instruments,
+        config={**current.config, "tirx.disable_assert": True},
+    )

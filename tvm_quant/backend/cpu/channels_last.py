@@ -251,10 +251,13 @@ def _last_axis(axis: int, rank: int) -> int:
 ENDS = {"relax.reshape", "relax.squeeze", "relax.nn.batch_flatten", "relax.permute_dims"}
 
 _ELEMENTWISE = """
-    relax.abs relax.add relax.astype relax.ceil relax.clip relax.divide relax.equal relax.erf
-    relax.exp relax.floor relax.greater relax.greater_equal relax.isinf relax.isnan relax.less
+    relax.abs relax.add relax.astype relax.bitwise_and relax.bitwise_not relax.bitwise_or
+    relax.bitwise_xor relax.ceil relax.clip relax.divide relax.equal relax.erf
+    relax.exp relax.floor relax.floor_divide relax.greater relax.greater_equal relax.isinf
+    relax.isnan relax.left_shift relax.less
     relax.less_equal relax.log relax.logical_and relax.logical_not relax.logical_or relax.maximum
-    relax.minimum relax.mod relax.multiply relax.negative relax.not_equal relax.power relax.round
+    relax.minimum relax.mod relax.multiply relax.negative relax.not_equal relax.power
+    relax.right_shift relax.round
     relax.rsqrt relax.sigmoid relax.sign relax.sqrt relax.square relax.subtract relax.tanh
     relax.where relax.nn.gelu relax.nn.gelu_tanh relax.nn.leakyrelu relax.nn.relu relax.nn.relu6
     relax.nn.selu relax.nn.silu relax.nn.softplus

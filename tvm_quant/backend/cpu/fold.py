@@ -16,6 +16,7 @@ from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
+from tvm_quant.op import is_calibrated, simulated_quantize_numpy, spec_of
 
 Array = npt.NDArray[Any]
 
@@ -87,7 +88,20 @@ def _permute(call: relax.Call, arrays: Sequence[Array]) -> Array:
 
 
 def _broadcast(call: relax.Call, arrays: Sequence[Array]) -> Array:
-    return np.broadcast_to(arrays[0], tensor_shape(call))
+    return np.broadcast_to(arrays[0], [int(dim) for dim in call.ty.shape.values])
+
+
+def _clip(call: relax.Call, arrays: Sequence[Array]) -> Array | None:
+    bounds = [getattr(bound, "value", None) for bound in call.args[1:]]
+    if None in bounds or str(call.ty.dtype) != "float32":
+        return None
+    return np.clip(arrays[0], *[np.float32(bound) for bound in bounds])
+
+
+def _simulated_quantize(call: relax.Call, arrays: Sequence[Array]) -> Array:
+    if not is_calibrated(call):
+        return arrays[0]
+    return simulated_quantize_numpy(*arrays, spec_of(call))
 
 
 def _ufunc(function: Callable[..., Array]) -> Fold:
@@ -102,10 +116,13 @@ FOLDS: dict[str, Fold] = {
     **dict.fromkeys(["relax.reshape", "relax.expand_dims", "relax.squeeze"], _reorder),
     "relax.add": _ufunc(np.add),
     "relax.broadcast_to": _broadcast,
+    "relax.clip": _clip,
     "relax.divide": _ufunc(np.true_divide),
     "relax.multiply": _ufunc(np.multiply),
     "relax.negative": _ufunc(np.negative),
     "relax.permute_dims": _permute,
+    "relax.round": _ufunc(np.round),
     "relax.sqrt": _ufunc(np.sqrt),
     "relax.subtract": _ufunc(np.subtract),
+    "tvm_quant.simulated_quantize": _simulated_quantize,
 }

@@ -6,7 +6,7 @@ A full block is unrolled; LLVM then turns its loads and stores into shuffles bet
 from __future__ import annotations
 
 from tvm import s_tir
-from tvm.s_tir.schedule import SBlockRV
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
@@ -34,7 +34,8 @@ def schedule_transpose(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> bool:
     extents = iter_extents(sch, block)
     work = iteration_count(sch, block)
     # Axes that are neighbours on both sides are one: (N, H, W, C) to (N, C, H W).
-    loops, reads = [], []
+    loops: list[LoopRV] = []
+    reads: list[int] = []
     for axis, loop in enumerate(sch.get_loops(block)):
         joins = axis > 0 and order[axis] == order[axis - 1] + 1 and extents[axis] is not None
         if joins and extents[axis - 1] is not None:
