@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 JOBS ?= 2
+BENCH_ARGS ?= accuracy
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
