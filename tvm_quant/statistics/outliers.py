@@ -13,8 +13,8 @@ Array = npt.NDArray[Any]
 
 FEWEST_SAMPLES = 4
 FENCE = 3.0
-MARGIN = 2.0
-SHARE = 0.1
+MARGIN = 4.0
+SHARE = 0.05
 
 
 def without_outliers(stats: TensorStatistics) -> TensorStatistics:
