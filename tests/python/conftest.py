@@ -16,6 +16,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+# Tests run in several processes. TVM's threads wait by spinning: more of them than cores is slow.
+os.environ.setdefault("TVM_NUM_THREADS", "1")
+
 # Time limits of single examples fail on busy machines, not on wrong code.
 hypothesis.settings.register_profile("tvm_quant", deadline=None)
 hypothesis.settings.load_profile("tvm_quant")
