@@ -1,0 +1,82 @@
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import backend_networks as networks
+import numpy as np
+import plain_tvm
+import pytest
+from tvm import relax
+
+from tvm_quant.backend import Runner, median_latency_ms
+from tvm_quant.errors import BackendError
+
+R = relax.op
+
+
+@pytest.fixture(scope="module")
+def runner() -> Runner:
+    def body(builder, x, ids):
+        pair = builder.emit(relax.Tuple([R.add(x, x), ids]))
+        return relax.Tuple([pair, builder.emit(R.nn.relu(x))])
+
+    return Runner(plain_tvm.build(body, x=(2, 3), ids=("int64", 4)))
+
+
+INPUTS = {"x": np.float32([[-1, 2, 3], [4, -5, 6]]), "ids": np.arange(4)}
+
+
+def test_nested_tuples_come_back_flat_depth_first(runner):
+    doubled, ids, positive = runner.run(INPUTS)
+    np.testing.assert_array_equal(doubled, 2 * INPUTS["x"])
+    np.testing.assert_array_equal(ids, INPUTS["ids"])
+    np.testing.assert_array_equal(positive, np.maximum(INPUTS["x"], 0))
+
+
+def test_the_signature_names_the_inputs(runner):
+    assert [(info.name, info.shape, info.dtype) for info in runner.signature] == [
+        ("x", (2, 3), "float32"),
+        ("ids", (4,), "int64"),
+    ]
+
+
+def test_a_pickled_runner_computes_the_same_bits(runner):
+    copy = pickle.loads(pickle.dumps(runner))
+    for ours, theirs in zip(copy.run(INPUTS), runner.run(INPUTS), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_runner_works_in_a_process_pool(runner):
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        result = pool.submit(runner.run, INPUTS).result()
+    np.testing.assert_array_equal(result[0], 2 * INPUTS["x"])
+
+
+def test_missing_and_unknown_inputs_are_named(runner):
+    with pytest.raises(BackendError, match=r"missing \['ids'\], unknown \['idx'\]"):
+        runner.run({"x": INPUTS["x"], "idx": INPUTS["ids"]})
+
+
+def test_a_wrong_shape_is_named_with_the_expected_one(runner):
+    with pytest.raises(BackendError, match=r"Input 'x' has shape \(3, 2\), expected \(2, 3\)"):
+        runner.run({**INPUTS, "x": INPUTS["x"].T})
+
+
+def test_a_wrong_dtype_is_named_with_the_expected_one(runner):
+    with pytest.raises(BackendError, match=r"Input 'x' has dtype float64, expected float32"):
+        runner.run({**INPUTS, "x": INPUTS["x"].astype("float64")})
+
+
+def test_symbolic_dimensions_take_any_size():
+    from tvm import tirx
+
+    n = tirx.Var("n", "int64")
+    runner = Runner(plain_tvm.build(lambda _builder, x: R.nn.relu(x), x=(n, 3)))
+    for size in (1, 5):
+        x = networks.normal((size, 3))
+        np.testing.assert_array_equal(runner.run({"x": x})[0], np.maximum(x, 0))
+
+
+def test_latencies_are_measured_in_turns(runner):
+    medians = median_latency_ms({"a": runner, "b": runner}, INPUTS, rounds=3)
+    assert set(medians) == {"a", "b"} and min(medians.values()) > 0
