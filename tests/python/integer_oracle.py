@@ -1,4 +1,7 @@
-"""Integer operators in NumPy int64, by definition: what realized arithmetic has to equal."""
+"""Integer operators in NumPy int64, by definition: what realized arithmetic has to equal.
+
+Fractions are computed in float64.
+"""
 
 import itertools
 
@@ -26,7 +29,7 @@ def convolve(x, w, *, strides=1, padding=0, dilation=1, groups=1) -> np.ndarray:
     sizes = [
         (x.shape[2 + d] - dilation[d] * (window[d] - 1) - 1) // strides[d] + 1 for d in range(dims)
     ]
-    out = np.zeros((x.shape[0], groups, w.shape[0] // groups, *sizes), "int64")
+    out = np.zeros((x.shape[0], groups, w.shape[0] // groups, *sizes), _wide(x, w))
     grouped_w = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     for at in itertools.product(*map(range, window)):
         cut = tuple(
@@ -56,7 +59,7 @@ def convolve_transposed(
         (x.shape[2 + d] - 1) * strides[d] + dilation[d] * (window[d] - 1) + 1 + extra[d]
         for d in range(dims)
     ]
-    out = np.zeros((x.shape[0], groups, w.shape[1], *full), "int64")
+    out = np.zeros((x.shape[0], groups, w.shape[1], *full), _wide(x, w))
     grouped_x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
     grouped_w = w.reshape(groups, -1, *w.shape[1:])
     for at in itertools.product(*map(range, window)):
@@ -78,6 +81,10 @@ def window_sums(x, window, *, strides=1, padding=0) -> np.ndarray:
     channels = x.shape[1]
     ones = np.ones((channels, 1, *window), "int64")
     return convolve(x, ones, strides=strides, padding=padding, groups=channels)
+
+
+def _wide(*arrays) -> np.dtype:
+    return np.result_type("int64", *arrays)
 
 
 def _spread(value, dims) -> list[int]:
