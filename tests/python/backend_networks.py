@@ -17,7 +17,7 @@ R = relax.op
 def run(mod: IRModule, *inputs: np.ndarray) -> list[np.ndarray]:
     """Results of `main` as our backend compiles it."""
     result = relax.VirtualMachine(compile(mod), tvm.cpu())["main"](
-        *[tvm.runtime.tensor(np.ascontiguousarray(x)) for x in inputs]
+        *[tvm.runtime.tensor(np.asarray(x, order="C")) for x in inputs]
     )
     fields = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
     return [field.numpy() for field in fields]

@@ -135,7 +135,7 @@ def _checked(info: TensorInfo, array: Array) -> Array:
             f"Input '{info.name}' has dtype {array.dtype}, expected {info.dtype}: "
             f'convert it with .astype("{info.dtype}").'
         )
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 def _flatten(result: Any) -> list[Array]:

@@ -2,14 +2,14 @@ import subprocess
 import sys
 import textwrap
 
-import backend_networks as networks
 import numpy as np
-import plain_tvm
 import pytest
 import tvm
 from tvm import relax
 from tvm.target import Target
 
+import backend_networks as networks
+import plain_tvm
 from tvm_quant.backend import compile
 from tvm_quant.errors import BackendError
 

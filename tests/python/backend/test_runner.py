@@ -2,12 +2,12 @@ import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-import backend_networks as networks
 import numpy as np
-import plain_tvm
 import pytest
 from tvm import relax
 
+import backend_networks as networks
+import plain_tvm
 from tvm_quant.backend import Runner, median_latency_ms
 from tvm_quant.errors import BackendError
 

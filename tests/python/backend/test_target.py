@@ -21,5 +21,7 @@ def test_the_host_has_the_features_that_linux_reports():
 
 
 def test_an_unknown_target_is_refused_with_the_valid_ones():
-    with pytest.raises(BackendError, match=r"Unknown target 'quantum'.*Valid kinds are .*cuda.*llvm"):
+    with pytest.raises(
+        BackendError, match=r"Unknown target 'quantum'.*Valid kinds are .*cuda.*llvm"
+    ):
         resolve_target("quantum")

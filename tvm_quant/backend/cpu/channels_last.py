@@ -72,11 +72,18 @@ class _ChannelsLast(PyExprMutator):
         return None
 
     def visit_if_(self, branch: relax.If) -> relax.Expr:
-        # A twin made inside a branch must not be read outside of it.
+        # Not super().visit_if_: it calls back here for ever.
+        condition = self.visit_expr(branch.cond)
+        return relax.If(
+            condition, self._branch(branch.true_branch), self._branch(branch.false_branch)
+        )
+
+    def _branch(self, body: relax.Expr) -> relax.Expr:
+        """A twin made inside a branch must not be read outside of it."""
         outer = dict(self.twins)
-        result = super().visit_if_(branch)
+        body = self.visit_with_new_scope(body)
         self.twins = outer
-        return result
+        return body
 
     def has_twin(self, expr: relax.Expr) -> bool:
         """Whether a chain reaches `expr`."""

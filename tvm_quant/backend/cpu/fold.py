@@ -67,7 +67,7 @@ class _Folder(PyExprMutator):
         if value is None:
             return call
         value = value.reshape([dim for dim in shape if dim is not None])
-        return constant(np.ascontiguousarray(value, dtype=str(call.ty.dtype)))
+        return constant(np.asarray(value, str(call.ty.dtype), order="C"))
 
     def _value(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Tuple):

@@ -11,6 +11,7 @@ from tvm_quant.backend.cpu.channels_last import ChannelsLast
 from tvm_quant.backend.cpu.fold import FoldCheapConstants
 from tvm_quant.backend.cpu.isa import isa_of
 from tvm_quant.backend.cpu.lower import LowerContractions
+from tvm_quant.backend.cpu.plan_memory import PlanMemory
 from tvm_quant.backend.cpu.schedule import ApplySchedules
 
 
@@ -33,7 +34,8 @@ def cpu_pipeline(target: Target) -> tvm.transform.Pass:
         ApplySchedules(isa),
         # Memory and calls
         *generic.dataflow_lower_passes(target),
-        *generic.finalize_passes(target),
+        PlanMemory(),
+        *generic.finalize_passes(target)[1:],  # all but the planner
     ]
 
     @tvm.transform.module_pass(opt_level=0, name="CpuPipeline")

@@ -27,8 +27,11 @@ class Tile:
         work = self.rows * self.vectors
         latency = 4.0  # of one multiply-add, which two units in flight have to cover
         loads = 0.55 * (self.rows + self.vectors)
-        spills = max(0, work + self.vectors + 1 - isa.registers)
-        return (max(0.5 * work, loads, latency) + spills) / work
+        return max(0.5 * work, loads, latency) / work
+
+    def fits(self, isa: Isa) -> bool:
+        """Whether the sums, a row's weights and a broadcast input have a register each."""
+        return (self.rows + 1) * self.vectors + 1 <= isa.registers
 
 
 @functools.cache
@@ -51,6 +54,8 @@ def choose_tile(isa: Isa, *, rows: int, vectors: int, pads: bool) -> tuple[Tile,
             if rounded != rows and not pads:
                 continue
             tile = Tile(rows=tile_rows, vectors=tile_vectors)
+            if not tile.fits(isa):
+                continue
             cost = tile.cost(isa) * rounded / rows
             cost += STAGING_COST / vectors if rounded != rows else 0.0
             if best is None or cost < best[0] - 1e-9:
@@ -69,5 +74,6 @@ def window_rows(rows: int) -> int:
     Neighbouring rows share inputs, so many are better; the fewest rounded up win.
     """
     return min(
-        range(MAX_ROWS, 0, -1), key=lambda tile: (-(-rows // tile) * tile + 8 // tile, -tile)
+        range(1, min(MAX_ROWS, rows) + 1),
+        key=lambda tile: (-(-rows // tile) * tile + 8 // tile, -tile),
     )
