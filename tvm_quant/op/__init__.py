@@ -16,7 +16,15 @@ from tvm_quant.op.simulated_quantize import (
     spec_of,
 )
 from tvm_quant.op.spec import Kind, QuantSpec
-from tvm_quant.op.table import OP_SPECS, OpSpec, Role, op_function, role_of, spec_for
+from tvm_quant.op.table import (
+    OP_SPECS,
+    OpSpec,
+    Role,
+    op_function,
+    role_of,
+    spec_for,
+    why_no_integers,
+)
 
 __all__ = [
     "NO_GROUP",
@@ -44,4 +52,5 @@ __all__ = [
     "simulated_quantize_numpy",
     "spec_for",
     "spec_of",
+    "why_no_integers",
 ]

@@ -66,7 +66,8 @@ def quantize_numpy(
     >>> quantize_numpy([-1.0, 0.26, 9.0], 0.5, 3, QuantSpec(signed=False, symmetric=False)).tolist()
     [1, 4, 21]
     """
-    steps = np.round(np.asarray(data, "float32") / np.asarray(scale, "float32"))
+    with np.errstate(over="ignore"):  # what overflows saturates
+        steps = np.round(np.asarray(data, "float32") / np.asarray(scale, "float32"))
     codes = np.clip(steps + np.asarray(zero_point, "float32"), spec.qmin, spec.qmax)
     return np.asarray(codes, spec.dtype)
 

@@ -16,6 +16,13 @@ from scipy import special
 from tvm import relax
 
 from tvm_quant.ir import op_name
+from tvm_quant.op.limits import (
+    limit_of_adaptive_pool,
+    limit_of_average_pool,
+    limit_of_mean,
+    limit_of_pad,
+    limit_of_resize,
+)
 
 Array = npt.NDArray[Any]
 
@@ -41,14 +48,15 @@ class OpSpec:
         name: Relax operator.
         role: see `Role`.
         function: for elementwise roles, the NumPy function of tensors, scalars and attributes.
-        moves_if: for MOVE, whether a call only moves integers (a nearest resize does, a linear one
-            does not).
+        limit: why the attributes or shapes of a call leave it without an integer form, in words for
+            the user; None if they do not. A nearest resize moves integers, a linear one computes
+            new values.
     """
 
     name: str
     role: Role
     function: Callable[..., Array] | None = None
-    moves_if: Callable[[relax.Call], bool] = field(default=lambda _call: True)
+    limit: Callable[[relax.Call], str | None] = field(default=lambda _call: None)
 
 
 def spec_for(expr: relax.Expr) -> OpSpec | None:
@@ -63,19 +71,22 @@ def role_of(expr: relax.Expr) -> Role | None:
     return None if spec is None else spec.role
 
 
-def _nearest(call: relax.Call) -> bool:
-    return str(call.attrs.method) == "nearest_neighbor"
-
-
-def _pads_with_own_values(call: relax.Call) -> bool:
-    """Reflection and the like move elements; of constants only 0 has a code on every grid."""
-    return str(call.attrs.pad_mode) != "constant" or float(call.attrs.pad_value) == 0.0
+def why_no_integers(call: relax.Call) -> str | None:
+    """Why a call of an operator of the table has no integer form; None if it has one."""
+    return OP_SPECS[str(call.op.name)].limit(call)
 
 
 def _rows(role: Role, **functions: Callable[..., Array] | None) -> list[OpSpec]:
     return [
         OpSpec(name="relax." + name.replace("__", "."), role=role, function=function)
         for name, function in functions.items()
+    ]
+
+
+def _limited(role: Role, **limits: Callable[[relax.Call], str | None]) -> list[OpSpec]:
+    return [
+        OpSpec(name="relax." + name.replace("__", "."), role=role, limit=limit)
+        for name, limit in limits.items()
     ]
 
 
@@ -95,8 +106,14 @@ _ALL = [
     ),
     *_rows(Role.SUM, add=lambda a, b, _attrs: a + b, subtract=lambda a, b, _attrs: a - b),
     *_rows(Role.PRODUCT, multiply=lambda a, b, _attrs: a * b),
-    *_rows(Role.MEAN, mean=None, nn__avg_pool1d=None, nn__avg_pool2d=None, nn__avg_pool3d=None),
-    *_rows(Role.MEAN, nn__adaptive_avg_pool2d=None),
+    *_limited(
+        Role.MEAN,
+        mean=limit_of_mean,
+        nn__avg_pool1d=limit_of_average_pool,
+        nn__avg_pool2d=limit_of_average_pool,
+        nn__avg_pool3d=limit_of_average_pool,
+        nn__adaptive_avg_pool2d=limit_of_adaptive_pool,
+    ),
     *_rows(Role.JOIN, concat=None),
     *_rows(
         Role.MOVE,
@@ -115,10 +132,8 @@ _ALL = [
         nn__max_pool1d=None,
         nn__max_pool2d=None,
         nn__max_pool3d=None,
-        nn__pixel_shuffle=None,
     ),
-    OpSpec(name="relax.image.resize2d", role=Role.MOVE, moves_if=_nearest),
-    OpSpec(name="relax.nn.pad", role=Role.MOVE, moves_if=_pads_with_own_values),
+    *_limited(Role.MOVE, image__resize2d=limit_of_resize, nn__pad=limit_of_pad),
     *_rows(
         Role.CLAMP,
         nn__relu=lambda x, _attrs: np.maximum(x, 0),

@@ -8,7 +8,7 @@ from tvm_quant.config import QuantizeConfig, matches
 from tvm_quant.errors import ConfigError
 from tvm_quant.hardware import HardwareConfig
 from tvm_quant.ir import constant_value, tensor_shape
-from tvm_quant.op import Role, spec_for
+from tvm_quant.op import Role, why_no_integers
 from tvm_quant.placement.network import Network, Node, same_shape
 
 
@@ -53,7 +53,7 @@ class Support:
     def _why_role(self, node: Node) -> str | None:
         assert node.role is not None
         check = _ROLE_CHECKS.get(node.role)
-        return check(node) if check else None
+        return why_no_integers(node.call) or (check(node) if check else None)
 
 
 def _why_contraction(node: Node) -> str | None:
@@ -81,46 +81,12 @@ def _why_join(node: Node) -> str | None:
     return "joins a constant" if node.constants else None
 
 
-def _why_mean(node: Node) -> str | None:
-    shape = tensor_shape(node.operands[0]) or ()
-    if node.names[1] == "relax.mean":
-        axes = node.call.attrs.axis
-        reduced = range(len(shape)) if axes is None else [int(axis) for axis in axes]
-        return "averages over a dynamic axis" if any(shape[a] is None for a in reduced) else None
-    if node.names[1] == "relax.nn.adaptive_avg_pool2d":
-        size = node.call.attrs.output_size
-        whole = size is not None and all(int(side) == 1 for side in size)
-        return None if whole and None not in shape[1:] else "adaptive pooling to more than one cell"
-    attrs = node.call.attrs
-    if bool(attrs.ceil_mode):
-        return "average pooling with ceil_mode"
-    if any(int(d) != 1 for d in attrs.dilation):
-        return "average pooling with dilation"
-    spatial = [
-        size for size, axis in zip(shape, str(attrs.layout), strict=True) if axis not in "NC"
-    ]
-    uneven = not attrs.count_include_pad and any(int(p) for p in attrs.padding)
-    return (
-        "average pooling that leaves out padding of a dynamic size"
-        if uneven and None in spatial
-        else None
-    )
-
-
-def _why_move(node: Node) -> str | None:
-    spec = spec_for(node.call)
-    assert spec is not None
-    return None if spec.moves_if(node.call) else "these attributes compute new values"
-
-
 _ROLE_CHECKS: dict[Role, Callable[[Node], str | None]] = {
     Role.CONTRACTION: _why_contraction,
     Role.SUM: _why_affine,
     Role.PRODUCT: _why_affine,
     Role.POINTWISE: _why_affine,
     Role.JOIN: _why_join,
-    Role.MEAN: _why_mean,
-    Role.MOVE: _why_move,
 }
 
 

@@ -32,6 +32,7 @@ from tvm_quant.op import (
     role_of,
     scale_of,
     spec_of,
+    why_no_integers,
 )
 from tvm_quant.transform.integer import RULES
 from tvm_quant.transform.integer.emitter import Emitter
@@ -117,7 +118,7 @@ class _Realizer:
         if is_simulated(value):
             return self._quantize(value)
         role = role_of(value)
-        if role is not None:
+        if role is not None and why_no_integers(value) is None:
             operands = [
                 self._value(operand) for operand in flat_operands(value) if _is_tensor(operand)
             ]

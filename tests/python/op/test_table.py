@@ -5,7 +5,7 @@ from tvm import relax
 
 from plain_tvm import build, run_one
 from tvm_quant.ir import op_name
-from tvm_quant.op import OP_SPECS, Role, op_function, role_of, spec_for
+from tvm_quant.op import OP_SPECS, Role, op_function, role_of, why_no_integers
 
 ELEMENTWISE = {name: spec for name, spec in OP_SPECS.items() if spec.function is not None}
 BINARY = {
@@ -56,7 +56,7 @@ def tensor(*shape):
 
 
 @pytest.mark.parametrize(
-    ("call", "moves"),
+    ("call", "has_integers"),
     [
         (relax.op.reshape(tensor(2, 3), (6,)), True),
         (relax.op.nn.max_pool2d(tensor(1, 2, 4, 4)), True),
@@ -67,10 +67,10 @@ def tensor(*shape):
         (relax.op.nn.pad(tensor(2, 3), [0, 0, 1, 1], "reflect"), True),
     ],
 )
-def test_a_move_moves_unless_its_attributes_compute(call, moves):
-    spec = spec_for(call)
-    assert spec.role is Role.MOVE
-    assert spec.moves_if(call) is moves
+def test_a_move_moves_unless_its_attributes_compute(call, has_integers):
+    assert role_of(call) is Role.MOVE
+    reason = None if has_integers else "these attributes compute new values"
+    assert why_no_integers(call) == reason
 
 
 def test_what_calls_no_operator_of_the_table_has_no_role():

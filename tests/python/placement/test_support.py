@@ -92,7 +92,7 @@ def test_averages_over_sizes_that_are_not_known_stay_in_float():
     height = tvm.tirx.Var("h", "int64")
     calls = {
         lambda x: OPS.mean(x, [2, 3], keepdims=True): "averages over a dynamic axis",
-        lambda x: OPS.nn.adaptive_avg_pool2d(x, (1, 1)): "adaptive pooling to more than one cell",
+        lambda x: OPS.nn.adaptive_avg_pool2d(x, (1, 1)): "averages over a dynamic axis",
         lambda x: OPS.nn.avg_pool2d(x, (2, 2), padding=(1, 1), count_include_pad=False): (
             "average pooling that leaves out padding of a dynamic size"
         ),
