@@ -102,7 +102,7 @@ def pipeline(
         *profiling,
         CalibrateActivations(known, config),
         *([MatchScales(statistics, config)] if has_data else []),
-        FitAccumulators(),
+        FitAccumulators(config),
         CorrectBias(config, known, dataset, progress=progress),
         *([] if config.simulate else [Realize(config.requantize or row.requantize)]),
     ]

@@ -2,7 +2,7 @@
 
 from tvm_quant.ir.bindings import bindings, consumers, op_name, producers, tensor_shape
 from tvm_quant.ir.constants import constant, constant_value
-from tvm_quant.ir.names import NODE_NAMES, node_name, with_node_names
+from tvm_quant.ir.names import NODE_NAMES, node_name, with_names_of, with_node_names
 from tvm_quant.ir.signature import TensorInfo, io_signature
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "op_name",
     "producers",
     "tensor_shape",
+    "with_names_of",
     "with_node_names",
 ]

@@ -27,6 +27,24 @@ def with_node_names(func: relax.Function, names: Mapping[str, str]) -> relax.Fun
     return func.with_attr(NODE_NAMES, dict(names))
 
 
+def with_names_of(func: relax.Function, others: Mapping[str, str]) -> relax.Function:
+    """`func` in which variables that a pass made have the user's name of another variable.
+
+    Args:
+        func: the function.
+        others: {new variable: the variable whose name it takes}.
+    """
+    if not others:
+        return func
+    known = (
+        {str(k): str(v) for k, v in (func.attrs.get(NODE_NAMES) or {}).items()}
+        if func.attrs
+        else {}
+    )
+    named = {new: node_name(func, old) for new, old in others.items()}
+    return with_node_names(func, {**known, **named})
+
+
 def identifier(name: str) -> str:
     """`name` as a Relax variable may have it: letters, digits and '_', a letter in front.
 

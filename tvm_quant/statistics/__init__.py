@@ -3,7 +3,11 @@
 from tvm_quant.statistics.channels import ChannelStatistics
 from tvm_quant.statistics.container import Statistics
 from tvm_quant.statistics.histogram import FloatHistogram, HistogramCounter, Window
-from tvm_quant.statistics.outliers import outlier_samples, without_outliers
+from tvm_quant.statistics.outliers import (
+    outlier_magnitudes,
+    outlier_samples,
+    without_outliers,
+)
 from tvm_quant.statistics.tensor import (
     BatchExtremes,
     LinearHistogram,
@@ -23,6 +27,7 @@ __all__ = [
     "TensorStatistics",
     "Window",
     "interpolate_counts",
+    "outlier_magnitudes",
     "outlier_samples",
     "without_outliers",
 ]

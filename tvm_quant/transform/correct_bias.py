@@ -4,7 +4,7 @@ Before    y = R.nn.conv2d(q, simulated_quantize(w)) + b
 After     y = R.nn.conv2d(q, simulated_quantize(w)) + b'
 
 `fast` predicts the shift of each output channel from the rounding of the weights and the profiled
-mean of the layer's input: b' = b - sum_c (w_q - w)[o, c] E[x_c]. `full` measures it: layer by layer
+mean of the layer's input (predict_shift.py). `full` measures it (measure_shift.py): layer by layer
 in execution order, with the corrected layers before it, b' = b + E[y_float] - E[y_quantized] over
 calibration samples. A layer without a bias gets one. No layer is left out for the size of its bias.
 
@@ -23,21 +23,14 @@ from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.config import BiasCorrection, QuantizeConfig
-from tvm_quant.ir import bindings, constant, constant_value, consumers, op_name
+from tvm_quant.errors import ConfigError
+from tvm_quant.ir import bindings, constant, constant_value, consumers, op_name, with_names_of
 from tvm_quant.ir.signature import main_function
-from tvm_quant.op import (
-    Role,
-    contraction_axes,
-    is_calibrated,
-    is_simulated,
-    role_of,
-    scale_of,
-    simulated_quantize_numpy,
-    spec_of,
-)
-from tvm_quant.statistics import Statistics, without_outliers
-from tvm_quant.transform.channel_vector import Array, by_input_group, weight_by_output
+from tvm_quant.op import contraction_axes
+from tvm_quant.statistics import Statistics
+from tvm_quant.transform.channel_vector import Array
 from tvm_quant.transform.measure_shift import measure_shifts
+from tvm_quant.transform.predict_shift import predict_shifts
 
 Batches = Iterable[Mapping[str, Array]]
 
@@ -69,43 +62,28 @@ class CorrectBias:
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Run the pass."""
         mode = self.config.bias_correction
-        if mode is BiasCorrection.FULL and self.dataset is not None:
+        if mode is BiasCorrection.FULL:
+            if self.dataset is None:
+                raise ConfigError(
+                    "bias_correction='full' measures on calibration samples, and there are none. "
+                    "Give a data set, or use 'fast' or 'none'."
+                )
             shifts = measure_shifts(
                 mod, self.dataset, samples=self.config.bias_samples, progress=self.progress
             )
         elif mode is not BiasCorrection.NONE and self.statistics is not None:
-            shifts = predict_shifts(main_function(mod), self.statistics)
+            shifts = predict_shifts(mod, self.statistics)
         else:
             return mod
         return add_to_biases(mod, {var: -shift for var, shift in shifts.items()})
-
-
-def predict_shifts(func: relax.Function, statistics: Statistics) -> dict[str, Array]:
-    """The mean shift of each output channel, by variable of the contraction: float64, (O,)."""
-    values = {binding.var: binding.value for binding in bindings(func)}
-    shifts: dict[str, Array] = {}
-    for var, call in values.items():
-        if role_of(call) is not Role.CONTRACTION:
-            continue
-        data, weight = (values.get(arg) for arg in call.args)
-        if not (is_simulated(data) and is_simulated(weight) and is_calibrated(weight)):
-            continue
-        known = constant_value(weight.args[0])
-        axes = contraction_axes(call)
-        mean = _channel_mean(data.args[0], values, statistics, axes.data)
-        if known is None or mean is None:
-            continue
-        rounded = simulated_quantize_numpy(known, *scale_of(weight), spec_of(weight))
-        error = weight_by_output(rounded.astype("float64") - known, axes).sum(axis=2)
-        shifts[str(var.name)] = (error * by_input_group(mean, axes, len(error))).sum(axis=1)
-    return shifts
 
 
 def add_to_biases(mod: IRModule, changes: Mapping[str, Array]) -> IRModule:
     """Add a vector to the output channels of contractions, by variable; inserts missing biases."""
     gvar = mod.get_global_var("main")
     adder = _Adder(mod, changes)
-    adder.builder_.update_func(gvar, adder.visit_expr(mod[gvar]))
+    func = adder.visit_expr(mod[gvar])
+    adder.builder_.update_func(gvar, with_names_of(func, adder.products))
     return adder.builder_.get()
 
 
@@ -122,22 +100,6 @@ def bias_of(
     return user if str(call.ty.shape) == str(var.ty.shape) else None
 
 
-def _channel_mean(
-    source: relax.Expr, values: Mapping[relax.Var, Any], statistics: Statistics, axis: int
-) -> Array | None:
-    """Mean of each channel of the tensor that a quantizer reads."""
-    stats = statistics.get(str(source.name)) if isinstance(source, relax.Var) else None
-    if stats is not None and stats.channels is not None and stats.channels.axis == axis:
-        channels = without_outliers(stats).channels
-        return None if channels is None else channels.mean
-    call = values.get(source)
-    if call is None or op_name(call) != "relax.multiply":
-        return None
-    factors = constant_value(call.args[1])
-    mean = _channel_mean(call.args[0], values, statistics, axis)
-    return None if factors is None or mean is None else mean * factors.reshape(-1)
-
-
 @mutator
 class _Adder(PyExprMutator):
     def __init__(self, mod: IRModule, changes: Mapping[str, Array]):
@@ -147,6 +109,7 @@ class _Adder(PyExprMutator):
         uses = consumers(func)
         self.in_place: dict[relax.Var, Array] = {}
         self.inserted: dict[relax.Var, Array] = {}
+        self.products: dict[str, str] = {}
         for var, call in values.items():
             if str(var.name) not in changes:
                 continue
@@ -168,6 +131,7 @@ class _Adder(PyExprMutator):
         product = self.builder_.emit(
             self.visit_expr(binding.value), name_hint=f"{binding.var.name}_product"
         )
+        self.products[str(product.name)] = str(binding.var.name)
         bias = constant(self.inserted[binding.var].astype("float32"))
         super().visit_var_binding_(relax.VarBinding(binding.var, relax.op.add(product, bias)))
 

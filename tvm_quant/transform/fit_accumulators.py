@@ -13,10 +13,14 @@ Needs CalibrateWeights and CalibrateActivations; comes after MatchScales.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import tvm
 from tvm import IRModule, relax
 
+from tvm_quant.config import QuantizeConfig
+from tvm_quant.estimator import ceil_power_of_two
 from tvm_quant.ir import bindings, constant_value, consumers, op_name, tensor_shape
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
@@ -28,7 +32,9 @@ from tvm_quant.op import (
     scale_of,
     spec_of,
 )
+from tvm_quant.transform.calibrate_weights import power_of_two_scales
 from tvm_quant.transform.channel_vector import Array, to_output_vector, to_weight_shape
+from tvm_quant.transform.code_sources import quantizers_of
 from tvm_quant.transform.quantizers import set_scales
 
 #: Bits that the largest addend may take, of 31.
@@ -37,17 +43,26 @@ ADDEND_BITS = 30
 
 @tvm.transform.module_pass(opt_level=0, name="FitAccumulators")
 class FitAccumulators:
-    """Raise the weight scale of each output channel whose bias or residual would leave int32."""
+    """Raise the weight scale of each output channel whose bias or residual would leave int32.
+
+    Args:
+        config: whether scales are powers of two.
+    """
+
+    def __init__(self, config: QuantizeConfig | None = None):
+        self.config = config or QuantizeConfig()
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Run the pass."""
-        return set_scales(mod, _Fitter(main_function(mod)).scales())
+        scales = _Fitter(main_function(mod), power_of_two_scales(self.config)).scales()
+        return set_scales(mod, scales)
 
 
 class _Fitter:
-    def __init__(self, func: relax.Function):
+    def __init__(self, func: relax.Function, powers: bool):
         self.values = {binding.var: binding.value for binding in bindings(func)}
         self.uses = consumers(func)
+        self.powers = powers
 
     def scales(self) -> dict[str, tuple[Array, Array]]:
         """{weight quantizer: raised scale and zero point}."""
@@ -60,54 +75,68 @@ class _Fitter:
     def _fit(
         self, var: relax.Var, call: relax.Call, raised: dict[str, tuple[Array, Array]]
     ) -> None:
-        data, weight = (self.values.get(arg) for arg in call.args)
-        if not all(is_simulated(q) and is_calibrated(q) for q in (data, weight)):
+        step = self._step(call.args[0])
+        weight = self._value(call.args[1])
+        if step is None or not is_simulated(weight) or not is_calibrated(weight):
             return
         axes = contraction_axes(call)
         name = str(call.args[1].name)
         scale, zero_point = raised.get(name, scale_of(weight))
         channels = (tensor_shape(var) or ())[axes.output]
-        addend = self._addend(var, axes.output, channels)
-        smallest = addend / (float(scale_of(data)[0].max()) * 2.0**ADDEND_BITS)
-        fitted = np.maximum(scale, to_weight_shape(smallest, scale, axes)).astype("float32")
+        addend = self._addend(var, axes.output, channels or 1)
+        smallest = to_weight_shape(addend / (step * 2.0**ADDEND_BITS), scale, axes)
+        if self.powers:
+            smallest = ceil_power_of_two(smallest)
+        fitted = np.maximum(scale, smallest).astype("float32")
         if (fitted > scale).any():
             raised[name] = (fitted, zero_point)
 
-    def _addend(self, var: relax.Var, axis: int, channels: int | None) -> Array:
-        """Largest absolute value that is added to each channel of an accumulator."""
-        largest = np.zeros(channels or 1)
+    def _step(self, data: relax.Expr) -> float | None:
+        """Scale of the codes that a contraction reads."""
+        quantizers = quantizers_of(data, self.values)
+        if not quantizers or not all(is_calibrated(quantizer) for quantizer in quantizers):
+            return None
+        return max(float(scale_of(quantizer)[0].max()) for quantizer in quantizers)
+
+    def _addend(self, var: relax.Var, axis: int, channels: int) -> Array:
+        """Largest absolute value that is added to each channel of an accumulator: (channels,)."""
+        largest = np.zeros(channels)
         for user, port in self.uses[var]:
-            value = self.values.get(user)
-            if value is None:
-                continue
+            value = self._value(user)
             role = role_of(value)
-            if role is Role.SUM:
+            if role not in (Role.SUM, Role.CLAMP, Role.PRODUCT):
+                continue
+            reach = self._addend(user, axis, channels)
+            if role is not Role.CLAMP:
                 other = self._magnitude(value.args[1 - port])
-                if other is not None:
-                    largest = largest + to_output_vector(other, axis, var, largest.size)
-            if role in (Role.SUM, Role.CLAMP):
-                largest = np.maximum(largest, self._addend(user, axis, channels))
+                other = to_output_vector(other, axis, var, channels)
+                reach = reach + other if role is Role.SUM else _quotient(reach, other)
+            largest = np.maximum(largest, reach)
         return largest
 
-    def _magnitude(self, operand: relax.Expr) -> Array | None:
-        """Largest absolute values of a constant or of a quantized tensor."""
+    def _magnitude(self, operand: relax.Expr) -> Array:
+        """Largest absolute values of a constant or of a tensor of codes; 0 where unknown."""
         known = constant_value(operand)
         if known is not None:
-            return np.asarray(np.abs(known))
-        quantizer = self.values.get(operand)
-        if quantizer is not None and op_name(quantizer) == "relax.multiply":
-            return self._scaled_magnitude(quantizer)
-        if quantizer is None or not is_simulated(quantizer) or not is_calibrated(quantizer):
-            return None
-        scale, zero_point = scale_of(quantizer)
-        spec = spec_of(quantizer)
-        codes = np.maximum(spec.qmax - zero_point, zero_point - spec.qmin)
-        return np.asarray((codes * scale.astype("float64")).max())
+            return np.asarray(np.abs(known), "float64")
+        value = self._value(operand)
+        if op_name(value) == "relax.multiply":
+            return np.asarray(self._magnitude(value.args[0]) * self._magnitude(value.args[1]))
+        quantizers = [q for q in quantizers_of(operand, self.values) if is_calibrated(q)]
+        return np.asarray(max((_largest(quantizer) for quantizer in quantizers), default=0.0))
 
-    def _scaled_magnitude(self, product: relax.Call) -> Array | None:
-        """Of a quantized tensor times a constant."""
-        factors = constant_value(product.args[1])
-        magnitude = None if factors is None else self._magnitude(product.args[0])
-        if factors is None or magnitude is None:
-            return None
-        return np.asarray(magnitude * np.abs(factors))
+    def _value(self, operand: relax.Expr | None) -> Any:
+        return self.values.get(operand)
+
+
+def _largest(quantizer: relax.Call) -> float:
+    """Largest absolute value on the grid of a quantizer."""
+    scale, zero_point = scale_of(quantizer)
+    spec = spec_of(quantizer)
+    codes = np.maximum(spec.qmax - zero_point, zero_point - spec.qmin)
+    return float((codes * scale.astype("float64")).max())
+
+
+def _quotient(reach: Array, factor: Array) -> Array:
+    """What was added after a product, seen before it; nothing where the product is 0."""
+    return np.divide(reach, factor, out=np.zeros_like(reach), where=factor > 0)

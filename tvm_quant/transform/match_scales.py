@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tvm
@@ -29,7 +30,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.estimator import grid_ends, scale_zero_point
 from tvm_quant.hardware import hardware_row
-from tvm_quant.ir import bindings, constant, consumers
+from tvm_quant.ir import bindings, constant, consumers, with_names_of
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
     NO_GROUP,
@@ -54,6 +55,7 @@ from tvm_quant.transform.channel_scale import (
     divide_inputs,
 )
 from tvm_quant.transform.channel_vector import along
+from tvm_quant.transform.code_sources import quantizers_of
 
 
 @tvm.transform.module_pass(opt_level=0, name="MatchScales")
@@ -186,10 +188,10 @@ class _Finder:
 
     def _is_linear(self, expr: relax.Expr) -> bool:
         """Whether the quantizer reads an accumulator, which takes a factor for nothing."""
-        value = self.values.get(expr)
-        role = None if value is None else role_of(value)
-        if value is None or role in (Role.CONTRACTION, Role.MEAN):
-            return value is not None
+        value: Any = self.values.get(expr)
+        role = role_of(value)
+        if role in (Role.CONTRACTION, Role.MEAN):
+            return all(quantizers_of(operand, self.values) for operand in value.args)
         if role not in (Role.CLAMP, Role.SUM):
             return False
         tensors = [arg for arg in value.args if isinstance(arg, relax.Var)]
@@ -239,7 +241,8 @@ def _rank(var: relax.Var) -> int:
 def _apply(mod: IRModule, folds: list[_Fold]) -> IRModule:
     gvar = mod.get_global_var("main")
     folder = _Folder(mod, folds)
-    folder.builder_.update_func(gvar, folder.visit_expr(mod[gvar]))
+    func = folder.visit_expr(mod[gvar])
+    folder.builder_.update_func(gvar, with_names_of(func, folder.made))
     return folder.builder_.get()
 
 
@@ -251,6 +254,7 @@ class _Folder(PyExprMutator):
         self.weights = {var: weight for fold in folds for var, weight in fold.weights.items()}
         self.after = {var: inverse for fold in folds for var, inverse in fold.after.items()}
         self.before: dict[relax.Var, dict[int, Array]] = {}
+        self.made: dict[str, str] = {}
         for fold in folds:
             for (user, port), inverse in fold.before.items():
                 self.before.setdefault(user, {})[port] = inverse
@@ -274,13 +278,18 @@ class _Folder(PyExprMutator):
         return relax.Call(call.op, args, call.attrs, call.ty_args)
 
     def _restore_after(self, binding: relax.VarBinding) -> relax.Call:
-        name = f"{binding.var.name}_matched"
-        result = self.builder_.emit(self.visit_expr(binding.value), name_hint=name)
+        result = self._emit(self.visit_expr(binding.value), binding.var, "matched")
         return relax.op.multiply(result, constant(self.after[binding.var].astype("float32")))
 
     def _multiply(self, operand: relax.Var, factors: Array, suffix: str) -> relax.Var:
         product = relax.op.multiply(self.visit_expr(operand), constant(factors.astype("float32")))
-        return self.builder_.emit(product, name_hint=f"{operand.name}_{suffix}")
+        return self._emit(product, operand, suffix)
+
+    def _emit(self, value: relax.Expr, like: relax.Var, suffix: str) -> relax.Var:
+        """A variable that the user knows by the name of `like`."""
+        var = self.builder_.emit(value, name_hint=f"{like.name}_{suffix}")
+        self.made[str(var.name)] = str(like.name)
+        return var
 
     def _scale(self, binding: relax.VarBinding) -> relax.Call:
         factors, fold = self.factors[binding.var]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tvm import IRModule, relax
 from tvm_ffi import structural_hash
 
-from tvm_quant.ir import bindings, consumers, tensor_shape
+from tvm_quant.ir import bindings, consumers, node_name, tensor_shape
 from tvm_quant.ir.signature import main_function
-from tvm_quant.op import Role, contraction_axes, role_of
+from tvm_quant.op import Kind, Role, contraction_axes, is_simulated, kind_of, role_of
 from tvm_quant.transform.quantizers import quantizers, strip_quantizers
 
 
@@ -29,7 +29,11 @@ class ProfiledTensor:
 
 
 def profiled_tensors(mod: IRModule) -> list[ProfiledTensor]:
-    """The operands of all quantizers in `main` that are computed at run time, each once."""
+    """The operands of all quantizers in `main` that are computed at run time, each once.
+
+    Also what a weighted layer reads through calls that only move codes (max pool, concat, ...): the
+    correction of its bias needs the means.
+    """
     func = main_function(mod)
     values = {binding.var: binding.value for binding in bindings(func)}
     uses = consumers(func)
@@ -43,6 +47,12 @@ def profiled_tensors(mod: IRModule) -> list[ProfiledTensor]:
         tensors[quantizer.source] = ProfiledTensor(
             name=quantizer.source, where=str(quantizer), axis=axis
         )
+    for var, call in values.items():
+        if role_of(call) is not Role.CONTRACTION:
+            continue
+        data, weight = (values.get(operand) for operand in call.args)
+        if is_simulated(weight) and kind_of(weight) is Kind.WEIGHT and not is_simulated(data):
+            tensors.setdefault(str(call.args[0].name), _read_by(func, var, call))
     return list(tensors.values())
 
 
@@ -64,6 +74,16 @@ def fingerprint(mod: IRModule) -> str:
     func = main_function(strip_quantizers(mod))
     bare = relax.Function(func.params, func.body, func.ret_ty)
     return f"{structural_hash(bare, map_free_vars=True) % 2**64:016x}"
+
+
+def _read_by(func: relax.Function, var: relax.Var, call: relax.Call) -> ProfiledTensor:
+    operand = call.args[0]
+    shape, axis = tensor_shape(operand) or (), contraction_axes(call).data
+    return ProfiledTensor(
+        name=str(operand.name),
+        where=f"tensor '{operand.name}', input of '{node_name(func, var)}'",
+        axis=axis if axis > 0 and shape[axis] is not None else None,
+    )
 
 
 def _channel_axis(
