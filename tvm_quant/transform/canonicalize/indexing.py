@@ -1,4 +1,7 @@
-"""`take` at constant positions is a slice, which moves data and computes nothing."""
+"""`take` at constant positions is a slice, which moves data and computes nothing.
+
+At computed positions it wraps: TVM's "fast" mode reads outside the tensor where an index is wrong.
+"""
 
 from __future__ import annotations
 
@@ -35,4 +38,15 @@ def slice_constant_positions(scope: Scope, call: relax.Call) -> relax.Expr | Non
     return relax.op.strided_slice(call.args[0], [axis], [first], [last + 1], [step])
 
 
-RULES = (Rule(operators=("take",), rewrite=slice_constant_positions),)
+def wrap_computed_positions(_scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """No access outside the tensor, whatever the indices; the same result for all valid ones."""
+    if str(call.attrs.mode) != "fast":
+        return None
+    axis = call.attrs.axis
+    return relax.op.take(*call.args, None if axis is None else int(axis), mode="wrap")
+
+
+RULES = (
+    Rule(operators=("take",), rewrite=slice_constant_positions),
+    Rule(operators=("take",), rewrite=wrap_computed_positions),
+)

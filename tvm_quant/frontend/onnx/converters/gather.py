@@ -21,8 +21,7 @@ def gather(node: Node) -> relax.Expr | None:
     if isinstance(indices, relax.ShapeExpr):
         indices = node.builder.emit(relax.op.shape_to_tensor(indices))
     axis = int(node.attributes.get("axis", 0)) % len(node.shape())
-    known = index is not None and index.size > 0 and index.min() >= 0
-    return relax.op.take(data, indices, axis, mode="fast" if known else "wrap")
+    return relax.op.take(data, indices, axis, mode="wrap")
 
 
 def _gather_dimensions(shape: relax.ShapeExpr, index: npt.NDArray[Any] | None) -> relax.Expr | None:
