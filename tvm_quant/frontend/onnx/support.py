@@ -19,11 +19,21 @@ CONTRIBUTED = {
     "EmbedLayerNormalization",
     "FastGelu",
     "Gelu",
-    "MatMulInteger16",
     "SkipLayerNormalization",
 }
 # In the standard domain these names mean something else than what the importer computes.
 _HOMONYMS = {"Attention"}
+# Operators of networks that are quantized already, which these front doors do not read.
+_QUANTIZED = {
+    "ConvInteger",
+    "DequantizeLinear",
+    "DynamicQuantizeLinear",
+    "MatMulInteger",
+    "MatMulInteger16",
+    "QLinearConv",
+    "QLinearMatMul",
+    "QuantizeLinear",
+}
 _QUANTIZED_DOMAINS = ("qonnx.custom_op", "finn.custom_op", "onnx.brevitas")
 
 
@@ -31,7 +41,7 @@ def is_supported(node: NodeProto) -> bool:
     """Whether the node's operator can be converted."""
     if node.op_type in ("If", "Constant"):
         return True
-    if node.op_type not in onnx_frontend._get_convert_map():
+    if node.op_type not in onnx_frontend._get_convert_map() or node.op_type in _QUANTIZED:
         return False
     if node.domain == "com.microsoft":
         return node.op_type in CONTRIBUTED
@@ -62,12 +72,12 @@ def refuse_unsupported(graph: GraphProto) -> None:
     raise FrontendError(
         "The ONNX model uses operators that cannot be converted:\n"
         + "\n".join(lines)
-        + f"\n{_advice({domain for domain, _ in nodes})}"
+        + f"\n{_advice(set(nodes))}"
     )
 
 
-def _advice(domains: set[str]) -> str:
-    if any(domain.startswith(_QUANTIZED_DOMAINS) for domain in domains):
+def _advice(operators: set[tuple[str, str]]) -> str:
+    if any(op in _QUANTIZED or domain.startswith(_QUANTIZED_DOMAINS) for domain, op in operators):
         return (
             "These are quantizers of a network that is quantized already; export the float network "
             "instead."

@@ -56,9 +56,12 @@ def test_two_nodes_of_one_name_are_told_apart_by_their_outputs():
     assert named(first, second) == [("nn.relu", "same"), ("sigmoid", "same:y")]
 
 
-def test_inputs_keep_their_names():
-    mod, _ = load(model([node("Relu", ["input.1"])], {"input.1": [1, 2]}))
-    assert [info.name for info in io_signature(mod)] == ["input.1"]
+@pytest.mark.parametrize("name", ["input.1", "0", "/encoder/x:0", "two words"])
+def test_inputs_keep_their_names(name):
+    source = model([node("Relu", [name])], {name: [1, 2]})
+    mod, _ = load(source)
+    assert [info.name for info in io_signature(mod)] == [name]
+    loads_like_onnxruntime(source)
 
 
 def test_a_model_is_not_changed_by_loading_it():
@@ -194,10 +197,16 @@ def test_unsupported_operators_are_refused_with_node_operator_domain_and_advice(
     assert "Export the network without them" in message
 
 
-def test_quantizers_of_a_quantized_network_are_refused_as_such():
-    quant = helper.make_node("Quant", ["x"], ["y"], domain="qonnx.custom_op.general")
+@pytest.mark.parametrize(
+    "quant",
+    [
+        helper.make_node("Quant", ["x"], ["y"], domain="qonnx.custom_op.general"),
+        helper.make_node("QuantizeLinear", ["x", "b", "b"], ["y"]),
+    ],
+)
+def test_quantizers_of_a_quantized_network_are_refused_as_such(quant):
     with pytest.raises(FrontendError, match="quantized already; export the float network"):
-        load(model([quant], IMAGE))
+        load(model([quant], IMAGE, {"b": B}))
 
 
 def test_a_node_that_cannot_be_converted_is_named_with_its_inputs():
