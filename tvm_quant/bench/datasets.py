@@ -6,13 +6,51 @@ import csv
 import hashlib
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from tvm_quant.bench.places import Places, UnavailableError
 from tvm_quant.bench.samples import Array, Column, InMemory, OnDisk, Samples
 from tvm_quant.dataset import Preprocess
+
+
+class Geometry(Protocol):
+    """How images of any size become images of one size; `Preprocess` is one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that tell it from others."""
+
+    def __call__(self, images: Array) -> Array:
+        """From uint8, (H, W, 3), to (1, H', W', 3) of values 0..255."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CropThenResize:
+    """A square at the centre, size / (size + margin) of the short side, resized bicubic."""
+
+    size: int
+    margin: int = 32
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that tell it from others."""
+        return {"crop_then_resize": [self.size, self.margin]}
+
+    def __call__(self, images: Array) -> Array:
+        """From uint8, (H, W, 3), to uint8, (1, size, size, 3)."""
+        from PIL import Image
+
+        height, width = images.shape[:2]
+        side = round(min(width, height) * self.size / (self.size + self.margin))
+        left, top = (width - side + 1) // 2, (height - side + 1) // 2
+        resized = Image.fromarray(images).resize(
+            (self.size, self.size),
+            Image.Resampling.BICUBIC,
+            box=(left, top, left + side, top + side),
+        )
+        return np.asarray(resized)[None]
 
 
 def arrays(
@@ -35,7 +73,7 @@ def arrays(
 
 
 def images(
-    places: Places, folder: str, input_name: str, geometry: Preprocess, pixels: Preprocess
+    places: Places, folder: str, input_name: str, geometry: Geometry, pixels: Preprocess
 ) -> Samples:
     """Samples of a folder with `images/` and `labels.csv`, in the order of the names; no labels.
 
@@ -78,7 +116,7 @@ def boxes(folder: Path) -> list[Array]:
     return [np.asarray(rows, np.float64).reshape(-1, 5) for rows in found.values()]
 
 
-def _decoded(places: Places, folder: str, files: list[Path], geometry: Preprocess) -> Path:
+def _decoded(places: Places, folder: str, files: list[Path], geometry: Geometry) -> Path:
     key = repr((folder, [(path.name, path.stat().st_size) for path in files], geometry.to_dict()))
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     target = places.cache / f"{Path(folder).name}-{digest}.npy"
@@ -93,7 +131,7 @@ def _decoded(places: Places, folder: str, files: list[Path], geometry: Preproces
     return target
 
 
-def _pixels(path: Path, geometry: Preprocess) -> Array:
+def _pixels(path: Path, geometry: Geometry) -> Array:
     try:
         from PIL import Image
     except ImportError:

@@ -11,6 +11,7 @@ from tvm_quant.bench.samples import Array
 SCORE_FLOOR = 0.001
 NMS_IOU = 0.45
 MATCH_IOU = 0.5
+RECALL_LEVELS = np.linspace(0, 1, 101)
 
 
 def decode_fastestdet(output: Array) -> Array:
@@ -78,7 +79,7 @@ def mean_average_precision(found: Sequence[Array], truth: Sequence[Array]) -> fl
 
 
 def average_precision(found: Sequence[Array], truth: Sequence[Array], kind: int) -> float:
-    """Area under the precision envelope of one class (all points, as in Pascal VOC from 2010)."""
+    """Mean of the precision envelope of one class at 101 levels of recall, as COCO does it."""
     scores, hits = [], []
     for boxes, wanted in zip(found, truth, strict=True):
         mine = boxes[boxes[:, 1] == kind]
@@ -88,10 +89,9 @@ def average_precision(found: Sequence[Array], truth: Sequence[Array], kind: int)
     total = sum(int((wanted[:, 0] == kind).sum()) for wanted in truth)
     order = np.argsort(-np.asarray(scores), kind="stable")
     right = np.cumsum(np.asarray(hits, float)[order]) if hits else np.zeros(0)
-    recall = np.concatenate([[0.0], right / total])
-    precision = np.concatenate([[0.0], right / np.arange(1, len(right) + 1)])
-    envelope = np.maximum.accumulate(precision[::-1])[::-1]
-    return float(np.sum(np.diff(recall) * envelope[1:]))
+    precision = right / np.arange(1, len(right) + 1)
+    envelope = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
+    return float(envelope[np.searchsorted(right / total, RECALL_LEVELS)].mean())
 
 
 def _matches(boxes: Array, wanted: Array) -> list[bool]:

@@ -18,7 +18,7 @@ from tvm_quant.bench.metrics import FastestDetAp50, Metric, Top1
 from tvm_quant.bench.models import edge_folder, efficientnet_lite0
 from tvm_quant.bench.places import Places
 from tvm_quant.bench.samples import Array, Column, InMemory, Samples
-from tvm_quant.dataset import Color, Interpolation, Layout, Preprocess
+from tvm_quant.dataset import Color, Layout, Preprocess
 
 Load = Callable[[Places], Samples]
 
@@ -104,13 +104,11 @@ SPOKEN_DIGITS = (34, 21, 29, 27, 10, 7, 25, 23, 6, 17)
 # ImageNet -----------------------------------------------------------------------
 
 CENTRE = Preprocess(short_side=256, crop=(224, 224), layout=Layout.NHWC)
-CENTRE_BICUBIC = Preprocess(
-    short_side=256, crop=(224, 224), layout=Layout.NHWC, interpolation=Interpolation.BICUBIC
-)
+EFFICIENTNET_CENTRE = datasets.CropThenResize(size=224)
 EFFICIENTNET_PIXELS = Preprocess(mean=(127.0,), std=(128.0,))
 
 
-def _imagenet(folder: str, geometry: Preprocess, pixels: Preprocess) -> Load:
+def _imagenet(folder: str, geometry: datasets.Geometry, pixels: Preprocess) -> Load:
     def load(places: Places) -> Samples:
         found = datasets.images(places, f"data/{folder}", "data", geometry, pixels)
         return found.labelled(datasets.class_labels(places.find(f"data/{folder}")))
@@ -121,7 +119,7 @@ def _imagenet(folder: str, geometry: Preprocess, pixels: Preprocess) -> Load:
 def _imagenet_row(
     name: str,
     model: Callable[[Places], Path],
-    geometry: Preprocess = CENTRE,
+    geometry: datasets.Geometry = CENTRE,
     pixels: Preprocess = NORMALIZED,
 ) -> Workload:
     return Workload(
@@ -263,7 +261,9 @@ _ROWS = (
     ),
     _imagenet_row("squeezenet", _file("models/imagenet/squeezenet1.1.onnx")),
     _imagenet_row("mobilenetv2", _file("models/imagenet/mobilenetv2_refit.onnx")),
-    _imagenet_row("efficientnet-lite0", efficientnet_lite0, CENTRE_BICUBIC, EFFICIENTNET_PIXELS),
+    _imagenet_row(
+        "efficientnet-lite0", efficientnet_lite0, EFFICIENTNET_CENTRE, EFFICIENTNET_PIXELS
+    ),
     _coco_row(
         "fastestdet",
         "detect/fastestdet_352",

@@ -34,12 +34,13 @@ def test_boxes_as_drawn_have_average_precision_one():
 
 
 def test_a_wrong_box_between_right_ones_costs_what_the_envelope_says():
-    # By score: right, wrong, right; three true boxes. Precision at the hits is 1 and 2/3.
+    # By score: right, wrong, right; three true boxes. The envelope is 1 up to a recall of 1/3 (34
+    # of COCO's 101 levels), 2/3 up to 2/3 (33 more), and 0 beyond.
     some = found(
         [box(0, 0.0, 0.0, 0.2, 0.2, 0.9), box(0, 0.8, 0.0, 0.9, 0.1, 0.8)],
         [box(0, 0.0, 0.0, 0.4, 0.4, 0.7)],
     )
-    assert average_precision(some, TRUTH, 0) == pytest.approx(1 / 3 * 1 + 1 / 3 * 2 / 3)
+    assert average_precision(some, TRUTH, 0) == pytest.approx((34 + 33 * 2 / 3) / 101)
 
 
 def test_a_second_box_on_the_same_object_is_wrong():
@@ -47,7 +48,7 @@ def test_a_second_box_on_the_same_object_is_wrong():
         [box(0, 0.0, 0.0, 0.2, 0.2, 0.9), box(0, 0.0, 0.0, 0.2, 0.2, 0.8)],
         [box(0, 0.0, 0.0, 0.4, 0.4, 0.7)],
     )
-    assert average_precision(twice, TRUTH, 0) == pytest.approx(1 / 3 + 1 / 3 * 2 / 3)
+    assert average_precision(twice, TRUTH, 0) == pytest.approx((34 + 33 * 2 / 3) / 101)
 
 
 def test_a_box_that_overlaps_less_than_half_is_wrong():

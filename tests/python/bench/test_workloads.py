@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import tvm_quant
-from tvm_quant.bench.datasets import boxes
+from tvm_quant.bench.datasets import CropThenResize, boxes
 from tvm_quant.bench.options import select
 from tvm_quant.bench.places import Places, UnavailableError
 from tvm_quant.bench.workloads import PERSON_AREA, WORKLOADS, _has_person
@@ -57,3 +57,12 @@ def test_rows_load_what_their_model_takes(shared, tmp_path, name):
             info.name: (info.shape, info.dtype)
         }
         assert len(samples.labels) == len(samples)
+
+
+def test_crop_then_resize_keeps_the_centre():
+    image = np.zeros((80, 100, 3), np.uint8)
+    image[8:72, 18:82] = 200
+    resized = CropThenResize(size=16, margin=4)(image)
+    assert resized.shape == (1, 16, 16, 3)
+    assert resized.min() > 100  # at the edge, the filter sees what lies beyond
+    np.testing.assert_array_equal(resized[0, 2:-2, 2:-2], 200)
