@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import importlib.util
 import logging
@@ -10,9 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
@@ -181,7 +183,7 @@ _ROWS = (
         load=_onnxruntime_load,
     ),
     Peer(
-        name="onnxruntime, as written",
+        name="onnxruntime as written",
         packages=("onnxruntime", "onnx"),
         quantize=_onnxruntime_quantize,
         load=functools.partial(_onnxruntime_load, integers=False),
@@ -208,6 +210,7 @@ PEERS: dict[str, Peer] = {row.name: row for row in _ROWS}
 def peers(
     only: options.Only = None,
     configs: options.Configs = DEFAULT,
+    tools: Annotated[str, typer.Option(help=f"Of {', '.join(PEERS)}: patterns.")] = "*",
     evaluation: options.Evaluation = None,
     calibration: options.Calibration = options.DEFAULT_CALIBRATION,
     rounds: options.Rounds = 20,
@@ -220,7 +223,8 @@ def peers(
     def measure(subject: Subject) -> list[Result]:
         results = [subject.measure(name) for name in configs.split(",") if name != "none"]
         for peer in PEERS.values():
-            results += _tried(peer, subject)
+            if any(fnmatch.fnmatchcase(peer.name, tool) for tool in tools.split(",")):
+                results += _tried(peer, subject)
         return results
 
     results = options.for_each(only, scale, measure)

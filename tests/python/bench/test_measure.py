@@ -50,6 +50,6 @@ def test_peak_memory_is_that_of_this_process():
 
 def test_onnx_runtime_measures_the_same_samples(subject):
     pytest.importorskip("onnxruntime")
-    result = PEERS["onnxruntime, as written"].measure(subject)
+    result = PEERS["onnxruntime as written"].measure(subject)
     assert result.samples == 10
     assert result.sqnr_db[0] > 25
