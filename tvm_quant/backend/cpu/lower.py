@@ -151,7 +151,9 @@ class _Lowering(PyExprMutator):
                 groups=groups,
                 dtype=dtype,
             )
-        pairs = self._multiplies_pairs(data, weight, dtype) and lanes == self.isa.lanes
+        # An odd number of channels per group would need a gap between the groups of the data.
+        splits = groups == 1 or weight.shape[-1] % 2 == 0
+        pairs = splits and lanes == self.isa.lanes and self._has_pairs(data, weight, dtype)
         packed = pack_dense(weight, lanes=lanes, pairs=pairs)
         vectors = packed.shape[0] // groups
         return self._emit(
@@ -167,7 +169,7 @@ class _Lowering(PyExprMutator):
             dtype=dtype,
         )
 
-    def _multiplies_pairs(self, data: relax.Expr, weight: npt.NDArray[Any], dtype: str) -> bool:
+    def _has_pairs(self, data: relax.Expr, weight: npt.NDArray[Any], dtype: str) -> bool:
         """Whether the target has an exact instruction for pairs of products of these types."""
         return (
             self.isa.pair_dot is not None
