@@ -4,9 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
+
+from tvm_quant.cli import app
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = sorted(REPOSITORY.glob("*.md"))
+COMMAND = re.compile(r"^ *tvm-quant ([a-z].*)$", re.MULTILINE)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -37,3 +41,15 @@ def test_every_make_target_in_the_documents_exists():
     named = {word for words in found for word in " ".join(words).split()}
     assert named
     assert named <= targets
+
+
+def test_every_command_in_the_documents_has_the_options_it_shows():
+    group = typer.main.get_command(app)
+    pages = [*DOCUMENTS, *REPOSITORY.glob("tutorials/*.py"), REPOSITORY / "tvm_quant/demo/run.py"]
+    lines = {line for page in pages for line in COMMAND.findall(page.read_text())}
+    assert lines
+    for line in lines:
+        name, *words = line.partition("  ")[0].split()
+        command = group.commands[name]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= known, line
