@@ -111,9 +111,12 @@ def _avg_pool(call: relax.Call, data: Array) -> Array:
     return sums / np.prod(window)
 
 
-def _mean(call: relax.Call, data: Array) -> Array:
-    axes = None if call.attrs.axis is None else tuple(int(a) for a in call.attrs.axis)
-    return data.mean(axis=axes, keepdims=bool(call.attrs.keepdims))
+def _reduce(operator: Callable[..., Array]) -> Callable[..., Array]:
+    def compute(call: relax.Call, data: Array) -> Array:
+        axes = None if call.attrs.axis is None else tuple(int(a) for a in call.attrs.axis)
+        return operator(data, axis=axes, keepdims=bool(call.attrs.keepdims))
+
+    return compute
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
@@ -126,7 +129,8 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "relax.matmul": lambda _call, a, b: a @ b,
     "relax.nn.max_pool2d": _max_pool,
     "relax.nn.avg_pool2d": _avg_pool,
-    "relax.mean": _mean,
+    "relax.mean": _reduce(np.mean),
+    "relax.max": _reduce(np.max),
     "relax.concat": lambda call, parts: np.concatenate(parts, int(call.attrs.axis)),
     "relax.reshape": lambda call, data: data.reshape([int(d) for d in call.ty.shape]),
     "relax.permute_dims": lambda call, data: data.transpose([int(a) for a in call.attrs.axes]),

@@ -32,7 +32,8 @@ def measure_shifts(
     """Mean of the quantized result minus mean of the float result, per output channel.
 
     Layers are taken in execution order. When a layer is measured, the shifts of the layers before
-    it are already taken away. Samples that are outliers in a layer are left out there.
+    it are already taken away. Samples that are outliers in a layer are left out there and in all
+    later ones: they left the range of a quantizer.
 
     Args:
         mod: annotated and calibrated.
@@ -51,7 +52,7 @@ def measure_shifts(
         return {}
     batches = _first(dataset, samples, batched=is_batched(io_signature(mod)))
     wanted = _Probe(strip_quantizers(mod), layers).run(batches, {})
-    kept = {name: _kept(layer, name) for name, layer in wanted.items()}
+    kept = _kept_rows(wanted)
     probe = _Probe(mod, layers)
     shifts: dict[str, Array] = {}
     console = Console(stderr=True)
@@ -114,16 +115,21 @@ class _Measured:
         return np.asarray(np.average(self.means[kept], axis=0, weights=self.weights[kept]))
 
 
-def _kept(layer: _Measured, name: str) -> Array:
-    """Rows without NaN, Inf and outliers."""
-    finite = np.isfinite(layer.reach) & np.isfinite(layer.means).all(axis=1)
-    if not finite.any():
-        raise CalibrationError(
-            f"Cannot correct the bias of layer '{name}': every calibration sample gives NaN or Inf "
-            "there. Check the preprocessing and the weights before it."
-        )
-    kept = finite.copy()
-    kept[finite] = ~outlier_magnitudes(layer.reach[finite])
+def _kept_rows(measured: Mapping[str, _Measured]) -> dict[str, Array]:
+    """Rows of each layer that are finite and no outliers, in this layer and those before it."""
+    kept: dict[str, Array] = {}
+    known: dict[int, Array] = {}
+    for name, layer in measured.items():
+        finite = np.isfinite(layer.reach) & np.isfinite(layer.means).all(axis=1)
+        if not finite.any():
+            raise CalibrationError(
+                f"Cannot correct the bias of layer '{name}': every calibration sample gives NaN or "
+                "Inf there. Check the preprocessing and the weights before it."
+            )
+        good = finite.copy()
+        good[finite] = ~outlier_magnitudes(layer.reach[finite])
+        both = good & known.get(len(good), good)
+        kept[name] = known[len(good)] = both if both.any() else good
     return kept
 
 
@@ -191,9 +197,9 @@ def _first(
     """The first batches, until they hold `samples`: (inputs, number of samples)."""
     batches: list[tuple[Mapping[str, Array], int]] = []
     for batch in dataset:
-        if samples <= 0:
-            break
         size = len(next(iter(batch.values()))) if batched else 1
         batches.append((batch, size))
         samples -= size
+        if samples <= 0:
+            break
     return batches
