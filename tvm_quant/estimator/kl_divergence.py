@@ -20,17 +20,19 @@ CANDIDATES = 256
 
 @dataclass(frozen=True, kw_only=True)
 class KLDivergence(ActivationEstimator):
-    """The range for which KL(P || Q) is smallest.
+    """The threshold on magnitudes for which KL(P || Q) is smallest.
 
-    P are the nonzero values in `bins` equal bins, those beyond the range moved to its last bin. Q
-    is what a grid can tell apart: the counts inside the range, each group of bins that shares a
-    code spread evenly over the bins of the group that P uses. A range with no value in its last
-    group is impossible for Q, so sparse and two-valued tensors keep their extremes; of equal
-    divergences the widest range wins. Exact zeros take no part: every grid holds them.
+    P are the nonzero magnitudes in `bins` equal bins, those beyond the threshold moved to its last
+    bin. Q is what a grid can tell apart: the counts below the threshold, each group of bins that
+    shares a code spread evenly over the bins of the group that P uses. A threshold with no value in
+    its last group is impossible for Q, so sparse and two-valued tensors keep their extremes; of
+    equal divergences the largest threshold wins. Exact zeros take no part: every grid holds them.
 
-    A symmetric grid is searched on the magnitudes. Of an asymmetric one the upper end is searched
-    first, then the lower end of what remains. Grids of more than 1024 codes cover the extremes:
-    they have codes enough for both.
+    Values in a few narrow peaks make the divergence smallest where most of them are clipped. So at
+    most `clipped` of the values may lie beyond the threshold.
+
+    The range is what the data reaches within +-threshold; an asymmetric grid is searched with as
+    many groups as codes fall to the wider side. Grids of more than 1024 codes cover the extremes.
 
     Source: Migacz, "8-bit inference with TensorRT", GPU Technology Conference 2017.
     """
@@ -38,41 +40,39 @@ class KLDivergence(ActivationEstimator):
     name: ClassVar[str] = "kl_divergence"
     summary: ClassVar[str] = "least relative entropy between before and after"
 
-    #: Equal bins between the extremes, 2048 to 131072.
+    #: Equal bins between 0 and the largest magnitude, 2048 to 131072.
     bins: int = 4096
+    #: Largest share of nonzero values beyond the threshold, 0 to 1.
+    clipped: float = 0.001
 
     def __post_init__(self) -> None:
         self._check("bins", 2048, 1 << 17)
+        self._check("clipped", 0.0, 1.0)
 
     def range(self, stats: TensorStatistics, spec: QuantSpec) -> Range:
         """The range to cover; see `ActivationEstimator.range`."""
-        if spec.symmetric:
-            return self._symmetric(stats, spec)
         low, high = min(stats.minimum, 0.0), max(stats.maximum, 0.0)
-        if low == high or spec.levels > MOST_LEVELS:
+        if spec.symmetric and not spec.signed:
+            low = 0.0
+        reach = max(-low, high)
+        if not reach or spec.levels > MOST_LEVELS:
             return Range(low=low, high=high)
-        counts = stats.dense(self.bins, low, high).counts
-        levels = spec.levels
-        zero = round(-low / (high - low) * self.bins)
-        stop = _best_stop(counts, levels, shortest=zero) if high > 0 else self.bins
-        start = 0
-        if low < 0:
-            start = stop - _best_stop(counts[:stop][::-1], levels, shortest=stop - zero)
-        step = (high - low) / self.bins
-        return Range.around_zero(low + start * step, low + stop * step)
-
-    def _symmetric(self, stats: TensorStatistics, spec: QuantSpec) -> Range:
-        magnitudes = stats.magnitudes() if spec.signed else stats
-        high = max(magnitudes.maximum, 0.0)
-        if not high or spec.levels > MOST_LEVELS:
-            return Range(low=-high, high=high)
-        counts = magnitudes.dense(self.bins, 0.0, high).counts
-        stop = _best_stop(counts, spec.qmax + 1)
-        reach = high * stop / self.bins
-        return Range.around_zero(-reach if spec.signed else 0.0, reach)
+        seen = stats.magnitudes() if low < 0 else stats
+        counts = seen.dense(self.bins, 0.0, reach).counts
+        beyond = counts.sum() - np.cumsum(counts)
+        shortest = int(np.argmax(beyond <= self.clipped * counts.sum()))
+        threshold = reach * _best_stop(counts, _codes(low, high, spec), shortest) / self.bins
+        return Range(low=max(low, -threshold), high=min(high, threshold))
 
 
-def _best_stop(counts: Array, levels: int, *, shortest: int = 0) -> int:
+def _codes(low: float, high: float, spec: QuantSpec) -> int:
+    """How many codes fall to the wider side of the range."""
+    if spec.symmetric:
+        return spec.qmax + 1
+    return max(round(spec.levels * max(-low, high) / (high - low)), 2)
+
+
+def _best_stop(counts: Array, levels: int, shortest: int = 0) -> int:
     """Number of bins to keep, counted from the first, for the smallest divergence.
 
     All candidates are scored at once: with running sums of the counts, of the used bins and of
