@@ -44,6 +44,7 @@ class ChannelsLast:
         for gvar, func in mod.functions_items():
             if isinstance(func, relax.Function):
                 rewriter.twins.clear()
+                rewriter.fields.clear()
                 rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
         return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
 
@@ -53,9 +54,14 @@ class _ChannelsLast(PyExprMutator):
     def __init__(self, mod: IRModule):
         super().__init__(mod)
         self.twins: dict[relax.Var, relax.Var] = {}  # old variable: channels-last twin
+        self.fields: dict[relax.Var, list[relax.Expr]] = {}  # old tuple: twins of its fields
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         call = self.visit_expr(binding.value)
+        if op_name(call) == "relax.split":
+            return self._bind_fields(binding.var, call)
+        if isinstance(call, relax.TupleGetItem) and call.tuple_value in self.fields:
+            return self._bind_twin(binding.var, self.fields[call.tuple_value][call.index])
         rewrite = REWRITES.get(op_name(call) or "")
         if rewrite is None or not _rewritable(call):
             return self._bind(binding.var, call)
@@ -66,10 +72,24 @@ class _ChannelsLast(PyExprMutator):
         rank = int(twin.ty.ndim)
         if op_name(call) in ENDS or rank not in FIRST_LAYOUTS:
             return self._bind(binding.var, twin)
-        twin_var = self.builder_.emit(twin, name_hint=f"{binding.var.name}_last")
-        self._bind(binding.var, relax.op.permute_dims(twin_var, to_first(rank)))
-        self.twins[self.get_var_remap(binding.var)] = twin_var
-        return None
+        return self._bind_twin(binding.var, twin)
+
+    def _bind_twin(self, var: relax.Var, twin: relax.Expr) -> None:
+        """Binds a variable to the transpose of its channels-last twin."""
+        twin_var = self.builder_.emit(twin, name_hint=f"{var.name}_last")
+        self._bind(var, relax.op.permute_dims(twin_var, to_first(int(twin_var.ty.ndim))))
+        self.twins[self.get_var_remap(var)] = twin_var
+
+    def _bind_fields(self, var: relax.Var, call: relax.Call) -> None:
+        """Binds the result of a split, whose fields get twins when they are taken out."""
+        self._bind(var, call)
+        twin = _split(call, self)
+        if twin is not None:
+            fields = self.builder_.emit(twin, name_hint=f"{var.name}_last")
+            count = len(fields.ty.fields)
+            self.fields[self.get_var_remap(var)] = [
+                relax.TupleGetItem(fields, index) for index in range(count)
+            ]
 
     def visit_if_(self, branch: relax.If) -> relax.Expr:
         # Not super().visit_if_: it calls back here for ever.
@@ -137,6 +157,13 @@ def _convolution(call: relax.Call, chain: _ChannelsLast) -> relax.Expr | None:
     return with_attrs(call, args, data_layout=layout, out_layout=layout)
 
 
+def _transposed_convolution(call: relax.Call, chain: _ChannelsLast) -> relax.Expr | None:
+    # Without a constant weight it is left to TVM, which knows channels-first only.
+    if constant_value(call.args[1]) is None or len(call.attrs.kernel_layout) != call.ty.ndim:
+        return None
+    return _convolution(call, chain)
+
+
 def _pool(call: relax.Call, chain: _ChannelsLast) -> relax.Expr | None:
     rank = int(call.ty.ndim)
     if str(call.attrs.layout) != FIRST_LAYOUTS[rank]:
@@ -179,6 +206,22 @@ def _broadcast_last(arg: relax.Expr, rank: int, chain: _ChannelsLast) -> relax.E
         return None
     full = array.reshape((1,) * (rank - array.ndim) + array.shape)
     return constant(np.ascontiguousarray(np.transpose(full, to_last(rank))))
+
+
+def _take(call: relax.Call, chain: _ChannelsLast) -> relax.Expr | None:
+    """A table look-up is element-wise in its indices."""
+    table, indices = call.args
+    if int(table.ty.ndim) != 1 or int(indices.ty.ndim) not in FIRST_LAYOUTS:
+        return None
+    return with_attrs(call, [table, chain.last(indices)]) if chain.has_twin(indices) else None
+
+
+def _split(call: relax.Call, chain: _ChannelsLast) -> relax.Expr | None:
+    rank = int(call.args[0].ty.ndim)
+    if rank not in FIRST_LAYOUTS or not chain.has_twin(call.args[0]):
+        return None
+    axis = _last_axis(int(call.attrs.axis), rank)
+    return with_attrs(call, [chain.last(call.args[0])], axis=axis)
 
 
 def _concat(call: relax.Call, chain: _ChannelsLast) -> relax.Expr | None:
@@ -274,6 +317,9 @@ _ELEMENTWISE = """
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys([f"relax.nn.conv{rank}d" for rank in (1, 2, 3)], _convolution),
     **dict.fromkeys(
+        [f"relax.nn.conv{rank}d_transpose" for rank in (1, 2, 3)], _transposed_convolution
+    ),
+    **dict.fromkeys(
         [
             f"relax.nn.{kind}_pool{rank}d"
             for kind in ("max", "avg", "adaptive_avg")
@@ -286,6 +332,7 @@ REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(["relax.nn.softmax", "relax.nn.log_softmax"], _softmax),
     **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
     "relax.concat": _concat,
+    "relax.take": _take,
     "relax.image.resize2d": _resize,
     "relax.nn.pad": _pad,
     "relax.permute_dims": _permute,

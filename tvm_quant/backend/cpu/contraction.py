@@ -27,7 +27,11 @@ Dim = Any  # an int or a TIR expression
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Geometry of a convolution over `len(kernel)` spatial axes."""
+    """Geometry of a convolution over `len(kernel)` spatial axes.
+
+    The input is spread (one pixel every `spread`, zeros between: a transposed convolution), then
+    padded with `pad_value` (negative pads cut), then read with `stride` and `dilation`.
+    """
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -35,29 +39,15 @@ class Window:
     pad_before: tuple[int, ...]
     pad_after: tuple[int, ...]
     pad_value: int | float = 0
+    spread: tuple[int, ...] = ()  # empty: everywhere 1
 
     @property
     def is_pointwise(self) -> bool:
         """Whether output and input pixels correspond one to one."""
         return (
             all(k == 1 for k in self.kernel)
-            and all(s == 1 for s in self.stride)
+            and all(s == 1 for s in self.stride + self.spread)
             and not any(self.pad_before + self.pad_after)
-        )
-
-    def output(self, spatial: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Spatial shape of the result."""
-        return tuple(
-            (dim + before + after - (kernel - 1) * dilation - 1) // stride + 1
-            for dim, before, after, kernel, dilation, stride in zip(
-                spatial,
-                self.pad_before,
-                self.pad_after,
-                self.kernel,
-                self.dilation,
-                self.stride,
-                strict=True,
-            )
         )
 
     def extent(self, output: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -94,9 +84,10 @@ def stage(
     """
     batches = len(data.shape) - 1 - len(window.kernel)
     spatial, extent = tuple(data.shape[batches:-1]), window.extent(output)
-    pads = any(window.pad_before) or not all(
-        _fits(need, have) for need, have in zip(extent, spatial, strict=True)
-    )
+    spread = window.spread or (1,) * len(spatial)
+    have = [(dim - 1) * step + 1 for dim, step in zip(spatial, spread, strict=True)]
+    fits = all(_fits(need, size) for need, size in zip(extent, have, strict=True))
+    pads = any(window.pad_before) or not fits or any(step > 1 for step in spread)
     if not pads and _same(channels, data.shape[-1]) and str(data.dtype) == dtype:
         return data
     value = tirx.const(window.pad_value, dtype)
@@ -105,14 +96,18 @@ def stage(
         batch, pixel, channel = index[:batches], index[batches:-1], index[-1]
         source = [p - before for p, before in zip(pixel, window.pad_before, strict=True)]
         inside: list[tirx.Expr] = []
-        for at, dim, need, before in zip(source, spatial, extent, window.pad_before, strict=True):
-            if before:
+        geometry = zip(source, have, extent, window.pad_before, spread, strict=True)
+        for at, size, need, before, step in geometry:
+            if before > 0:
                 inside.append(at >= 0)
-            if before or not _fits(need, dim):
-                inside.append(at < dim)
+            if before or not _fits(need, size):
+                inside.append(at < size)
+            if step > 1:
+                inside.append(at % step == 0)
         if not _same(channels, data.shape[-1]):
             inside.append(channel < data.shape[-1])
-        read = data(*batch, *source, channel).astype(dtype)
+        pixels = [at // step for at, step in zip(source, spread, strict=True)]
+        read = data(*batch, *pixels, channel).astype(dtype)
         return te.if_then_else(te.all(*inside), read, value) if inside else read
 
     return te.compute((*data.shape[:batches], *extent, channels), element, name="staged")

@@ -95,13 +95,15 @@ def _clip(call: relax.Call, arrays: Sequence[Array]) -> Array | None:
     bounds = [getattr(bound, "value", None) for bound in call.args[1:]]
     if None in bounds or str(call.ty.dtype) != "float32":
         return None
-    return np.clip(arrays[0], *[np.float32(bound) for bound in bounds])
+    low, high = map(np.float32, bounds)
+    return np.minimum(np.maximum(arrays[0], low), high)
 
 
 def _simulated_quantize(call: relax.Call, arrays: Sequence[Array]) -> Array:
     if not is_calibrated(call):
         return arrays[0]
-    return simulated_quantize_numpy(*arrays, spec_of(call))
+    data, scale, zero_point = arrays
+    return simulated_quantize_numpy(data, scale, zero_point, spec_of(call))
 
 
 def _ufunc(function: Callable[..., Array]) -> Fold:

@@ -38,6 +38,7 @@ from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 
 OUT_EWISE_FUSABLE = 4  # relax.transform.FuseOps: element-wise consumers join the kernel
 CONVOLUTIONS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
+TRANSPOSED = {f"relax.nn.conv{rank}d_transpose": rank for rank in (1, 2, 3)}
 
 
 @tvm.transform.module_pass(opt_level=0, name="LowerContractions")
@@ -67,6 +68,8 @@ class _Lowering(PyExprMutator):
         name = op_name(call)
         if name in CONVOLUTIONS:
             return self._convolution(call, CONVOLUTIONS[name])
+        if name in TRANSPOSED:
+            return self._transposed_convolution(call, TRANSPOSED[name])
         if name == "relax.matmul":
             return self._matmul(call)
         return call
@@ -81,6 +84,21 @@ class _Lowering(PyExprMutator):
             return call
         data, window = self._with_padding(call.args[0], _window(attrs, weight.shape[1:-1]))
         return self._kernel(call, data, weight, window, int(attrs.groups))
+
+    def _transposed_convolution(self, call: relax.Call, rank: int) -> relax.Expr:
+        """A convolution of the spread input with the flipped kernel."""
+        attrs, layout = call.attrs, last_layout(rank + 2)
+        groups = int(attrs.groups)
+        wanted = "I" + layout[1:-1] + "O"
+        weight = _transposed(call.args[1], str(attrs.kernel_layout), wanted)
+        if weight is None or str(attrs.data_layout) != layout:
+            return call
+        flipped = np.flip(weight, axis=tuple(range(1, rank + 1)))
+        blocks = flipped.reshape(groups, -1, *flipped.shape[1:])  # (G, I/G, *kernel, O/G)
+        exchanged = np.swapaxes(blocks, 1, -1)  # (G, O/G, *kernel, I/G)
+        weight = exchanged.reshape(-1, *exchanged.shape[2:])
+        window = _spread_window(attrs, weight.shape[1:-1])
+        return self._kernel(call, call.args[0], weight, window, groups)
 
     def _with_padding(self, data: relax.Expr, window: Window) -> tuple[relax.Expr, Window]:
         """Takes a `relax.nn.pad` of the spatial axes into an unpadded window."""
@@ -200,6 +218,24 @@ def _window(attrs: Any, kernel: Sequence[int]) -> Window:
         dilation=tuple(int(step) for step in attrs.dilation),
         pad_before=padding[:rank],
         pad_after=padding[rank:],
+    )
+
+
+def _spread_window(attrs: Any, kernel: Sequence[int]) -> Window:
+    """Window of a transposed convolution, whose stride spreads the input."""
+    rank, ones = len(kernel), (1,) * len(kernel)
+    reach = [(k - 1) * int(step) for k, step in zip(kernel, attrs.dilation, strict=True)]
+    padding = [int(pad) for pad in attrs.padding]
+    extra = [int(pad) for pad in attrs.output_padding]
+    return Window(
+        kernel=tuple(kernel),
+        stride=ones,
+        dilation=tuple(int(step) for step in attrs.dilation),
+        pad_before=tuple(size - pad for size, pad in zip(reach, padding[:rank], strict=True)),
+        pad_after=tuple(
+            size - pad + more for size, pad, more in zip(reach, padding[rank:], extra, strict=True)
+        ),
+        spread=tuple(int(step) for step in attrs.strides),
     )
 
 

@@ -146,3 +146,39 @@ def test_other_ranks_follow_their_own_layouts(rank):
         return R.permute_dims(b.emit(y), [0, rank + 1, *range(1, rank + 1)])
 
     check(before, after, x=(1, 3) + (8,) * rank)
+
+
+def test_fields_of_a_split_stay_in_the_chain():
+    def before(b, x):
+        y = b.emit(R.nn.conv2d(x, KERNEL))
+        left = b.emit(relax.TupleGetItem(b.emit(R.split(y, 2, axis=1)), 0))
+        return R.nn.relu(left)
+
+    def after(b, x):
+        y = b.emit(R.nn.conv2d(b.emit(R.permute_dims(x, TO_LAST)), KERNEL, **LAST))
+        left = b.emit(relax.TupleGetItem(b.emit(R.split(y, 2, axis=3)), 0))
+        return R.permute_dims(b.emit(R.nn.relu(left)), TO_FIRST)
+
+    check(before, after, x=(1, 3, 8, 8))
+
+
+def test_a_table_look_up_follows_its_indices():
+    table = constant(np.arange(256, dtype="uint8"))
+    kernel = constant(np.ones((4, 3, 1, 1), "int8"))
+
+    def before(b, x):
+        return R.take(table, b.emit(R.nn.conv2d(x, kernel, out_dtype="int32")), axis=0)
+
+    def after(b, x):
+        x = b.emit(R.permute_dims(x, TO_LAST))
+        y = b.emit(R.nn.conv2d(x, kernel, out_dtype="int32", **LAST))
+        return R.permute_dims(b.emit(R.take(table, y, axis=0)), TO_FIRST)
+
+    check(before, after, x=("uint8", 1, 3, 8, 8))
+
+
+def test_a_transposed_convolution_with_an_input_as_weight_stays():
+    def before(_b, x, w):
+        return R.nn.conv2d_transpose(x, w)
+
+    check(before, before, x=(1, 3, 8, 8), w=(3, 4, 2, 2))

@@ -151,6 +151,38 @@ def test_a_residual_sum_and_a_second_reader_equal_the_plain_build():
     equals_the_plain_build(plain_tvm.build(body, x=("uint8", *shape)), networks.codes(shape))
 
 
+@PROPERTY
+@given(
+    st.sampled_from([(3, 5, 1), (8, 16, 1), (8, 8, 8), (6, 12, 3), (4, 8, 4)]),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.integers(0, 2),
+    st.booleans(),
+)
+def test_transposed_convolutions_equal_the_plain_build(
+    channels, kernel, stride, dilation, pad, more
+):
+    depth, count, groups = channels
+    weight = np.random.default_rng(0).integers(-127, 128, (depth, count // groups, *kernel))
+    attrs = {
+        "strides": stride,
+        "dilation": dilation,
+        "padding": min(pad, min(kernel) - 1),
+        "output_padding": int(more and stride > 1),
+        "groups": groups,
+    }
+
+    def body(_builder, x):
+        kernel = constant(weight.astype("int8"))
+        return R.nn.conv2d_transpose(x, kernel, out_dtype="int32", **attrs)
+
+    shape = (2, depth, 5, 6)
+    equals_the_plain_build(
+        plain_tvm.build(body, x=("int16", *shape)), networks.codes(shape, "int8").astype("int16")
+    )
+
+
 OPERATORS = {
     "max_pool": lambda x: R.nn.max_pool2d(x, (3, 3), strides=(2, 2), padding=(1, 1)),
     "avg_pool": lambda x: R.nn.avg_pool2d(x, (3, 3), strides=(2, 2), padding=(1, 1)),
