@@ -138,5 +138,5 @@ def _largest(quantizer: relax.Call) -> float:
 
 
 def _quotient(reach: Array, factor: Array) -> Array:
-    """What was added after a product, seen before it; nothing where the product is 0."""
-    return np.divide(reach, factor, out=np.zeros_like(reach), where=factor > 0)
+    """What is added after a product, seen before it; Realize keeps the scale where it is by 0."""
+    return np.asarray(reach / np.where(factor == 0, 1.0, factor))
