@@ -6,7 +6,7 @@ After     y = (W2 S) relu((W1 / S) x + b1 / S)
 with S = diag(s) and s_c = sqrt(range(W1_c) / range(W2_c)),
 which is the same function, since relu(a x) = a relu(x) for a > 0. Every channel then has the same
 range in both weights, so that a single scale for the whole tensor fits it. With a scale per channel
-it gains little. Chains are swept until the factors settle.
+it gains little. Chains are swept until the factors settle. Weights that several layers share stay.
 
 Needs Prepare; comes before Annotate.
 
@@ -15,6 +15,7 @@ Source: Nagel et al., arXiv:1906.04721, section 4.1, eq. 11.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -75,15 +76,17 @@ class _Pair:
 def _pairs(func: relax.Function) -> Iterator[_Pair]:
     values = {binding.var: binding for binding in bindings(func)}
     uses = consumers(func)
+    weights = Counter(b.value.args[1] for b in values.values() if _has_weight(b.value))
     for first in values.values():
-        if not _has_weight(first.value):
+        if not _has_weight(first.value) or weights[first.value.args[1]] > 1:
             continue
         bias, var = None, first.var
         while len(uses[var]) == 1 and uses[var][0][0] in values:
             following = values[uses[var][0][0]]
             call = following.value
             if _has_weight(call) and call.args[0].same_as(var):
-                if contraction_axes(call).data == contraction_axes(first.value).output:
+                same_axis = contraction_axes(call).data == contraction_axes(first.value).output
+                if same_axis and weights[call.args[1]] == 1:
                     yield _Pair(first=first, bias=bias, second=following)
                 break
             is_bias = op_name(call) == "relax.add" and constant_value(call.args[1]) is not None
@@ -126,7 +129,8 @@ def _equalize(pair: _Pair, constants: dict[relax.Var, Array]) -> float:
     constants[pair.first.var] = _divide_outputs(constants[pair.first.var], factors, first_axes)
     if pair.bias is not None:
         bias = constants[pair.bias.var]
-        constants[pair.bias.var] = bias / factors.reshape(shape[len(shape) - bias.ndim :])
+        rank = max(bias.ndim, len(shape) - first_axes.output)  # a bias may be one number
+        constants[pair.bias.var] = bias / factors.reshape(shape[len(shape) - rank :])
     constants[pair.second.var] = divide_inputs(constants[pair.second.var], 1 / factors, second_axes)
     return float(np.abs(np.log2(factors)).max())
 
