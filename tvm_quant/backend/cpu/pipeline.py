@@ -8,6 +8,7 @@ from tvm.relax.backend.cpu_generic import pipeline as generic
 from tvm.target import Target
 
 from tvm_quant.backend.cpu.channels_last import ChannelsLast
+from tvm_quant.backend.cpu.decompose import DecomposeInference
 from tvm_quant.backend.cpu.fold import FoldCheapConstants
 from tvm_quant.backend.cpu.isa import isa_of
 from tvm_quant.backend.cpu.lower import LowerContractions
@@ -20,7 +21,7 @@ def cpu_pipeline(target: Target) -> tvm.transform.Pass:
     isa = isa_of(target)
     phases = [
         # Layout: one form of each operator, channels last
-        relax.transform.DecomposeOpsForInference(),
+        DecomposeInference(),
         relax.transform.CanonicalizeBindings(),
         FoldCheapConstants(),
         ChannelsLast(),

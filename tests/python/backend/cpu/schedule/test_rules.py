@@ -1,0 +1,126 @@
+"""Which rule takes which function, by its structure and never by its names."""
+
+import pytest
+from tvm import s_tir, te, tirx
+from tvm.script import tirx as T
+
+from tvm_quant.backend.cpu.contraction import dense, per_channel, pointwise_window
+from tvm_quant.backend.cpu.isa import ISAS
+from tvm_quant.backend.cpu.schedule import RULES
+from tvm_quant.backend.cpu.schedule.contraction import schedule_contraction
+from tvm_quant.backend.cpu.schedule.fallback import schedule_fallback
+from tvm_quant.backend.cpu.schedule.window import schedule_window
+
+AVX2 = next(isa for isa in ISAS if isa.name == "avx2")
+
+
+def packed_product(rows=12, depth=6, channels=16, name="contract"):
+    data = te.placeholder((rows, depth), name="data")
+    weight = te.placeholder((channels // 8, 1, depth, 8), name="weight")
+    total = dense(
+        data,
+        weight,
+        window=pointwise_window(1),
+        rounded=None,
+        output=(rows,),
+        channels=channels,
+        groups=1,
+        dtype="float32",
+    )
+    result = te.compute(total.shape, lambda *i: te.max(total(*i), 0.0), name=name)
+    return te.create_prim_func([data, weight, result])
+
+
+def depthwise():
+    data = te.placeholder((1, 6, 6, 16), name="data")
+    weight = te.placeholder((1, 1, 16), name="weight")
+    window = pointwise_window(2)
+    total = per_channel(data, weight, window=window, rounded=6, output=(6, 6), dtype="float32")
+    return te.create_prim_func([data, weight, total])
+
+
+def plain_product():
+    a, b = te.placeholder((12, 6), name="a"), te.placeholder((6, 16), name="b")
+    k = te.reduce_axis((0, 6), name="k")
+    total = te.compute((12, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="contract")
+    return te.create_prim_func([a, b, total])
+
+
+def first_rule(func):
+    return next(rule for rule in RULES if rule(func, AVX2) is not None)
+
+
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [
+        (packed_product, schedule_contraction),
+        (lambda: packed_product(rows=1), schedule_contraction),
+        (lambda: packed_product(name="anything"), schedule_contraction),
+        (depthwise, schedule_window),
+        (plain_product, schedule_fallback),
+    ],
+    ids=["packed", "one row", "another name", "depthwise", "plain product"],
+)
+def test_the_structure_decides(make, rule):
+    assert first_rule(make()) is rule
+
+
+def test_a_sum_that_two_blocks_read_is_no_contraction_of_ours():
+    data = te.placeholder((12, 6), name="data")
+    weight = te.placeholder((2, 1, 6, 8), name="weight")
+    total = dense(
+        data,
+        weight,
+        window=pointwise_window(1),
+        rounded=None,
+        output=(12,),
+        channels=16,
+        groups=1,
+        dtype="float32",
+    )
+    results = [
+        te.compute((12, 16), lambda i, j: total[i, j] * 2.0),
+        te.compute((12, 16), lambda i, j: total[i, j] * 3.0),
+    ]
+    func = te.create_prim_func([data, weight, *results])
+    assert schedule_contraction(func, AVX2) is None
+    assert schedule_fallback(func, AVX2) is not None
+
+
+def test_an_epilogue_that_moves_elements_is_no_epilogue():
+    data = te.placeholder((12, 6), name="data")
+    weight = te.placeholder((2, 1, 6, 8), name="weight")
+    total = dense(
+        data,
+        weight,
+        window=pointwise_window(1),
+        rounded=None,
+        output=(12,),
+        channels=16,
+        groups=1,
+        dtype="float32",
+    )
+    turned = te.compute((16, 12), lambda i, j: total[j, i])
+    assert schedule_contraction(te.create_prim_func([data, weight, turned]), AVX2) is None
+
+
+def test_the_sums_of_a_tile_are_unrolled_and_vectorized():
+    schedule = schedule_contraction(packed_product(), AVX2)
+    update = schedule.get_sblock("contract_update")
+    kinds = [schedule.get(loop).kind for loop in schedule.get_loops(update)[-3:]]
+    assert kinds == [tirx.ForKind.UNROLLED, tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED]
+
+
+def test_a_function_without_blocks_is_left():
+    @T.prim_func(s_tir=True)
+    def func(data: T.Buffer((4,), "float32")):
+        for i in range(4):
+            data[i] = T.float32(0)
+
+    assert all(rule(func, AVX2) is None for rule in RULES)
+
+
+def test_schedules_keep_the_function_valid():
+    for func in (packed_product(), depthwise(), plain_product()):
+        schedule = first_rule(func)(func, AVX2)
+        s_tir.Schedule(schedule.mod, debug_mask="all")  # verifies all its invariants

@@ -1,0 +1,45 @@
+"""The whole pipeline: what reaches the machine code."""
+
+import pytest
+from tvm.target import Target
+
+import backend_networks as networks
+from tvm_quant.backend import compile
+
+X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}
+
+
+def assembly(mod, target) -> str:
+    def sources(module):
+        yield module.inspect_source("asm") if module.kind == "llvm" else ""
+        for imported in module.imports:
+            yield from sources(imported)
+
+    return "".join(sources(compile(mod, Target(target)).mod))
+
+
+@pytest.mark.parametrize(
+    ("target", "instruction"),
+    [
+        ({**X86, "mcpu": "haswell"}, ("vpmaddwd", "%ymm")),
+        ({**X86, "mcpu": "skylake-avx512"}, ("vpmaddwd", "%zmm")),
+        ({**X86, "mcpu": "nehalem"}, ("pmaddwd", "%xmm")),
+        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}, ("mla", ".4s")),
+    ],
+    ids=lambda value: value.get("mcpu") if isinstance(value, dict) else value[0],
+)
+def test_integer_kernels_use_the_vectors_of_the_target(target, instruction):
+    mod = networks.integer_conv((1, 16, 8, 8), (16, 16, 3, 3), padding=1)
+    lines = assembly(mod, target).splitlines()
+    assert any(all(part in line for part in instruction) for line in lines)
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512"])
+def test_float_kernels_use_fused_multiply_add(cpu):
+    mod = networks.float_conv((1, 16, 8, 8), (16, 16, 3, 3), padding=1)
+    assert "vfmadd" in assembly(mod, {**X86, "mcpu": cpu})
+
+
+def test_no_sum_of_pairs_saturates():
+    mod = networks.integer_conv((1, 16, 8, 8), (16, 16, 3, 3), padding=1)
+    assert "pmaddubsw" not in assembly(mod, {**X86, "mcpu": "haswell"})
