@@ -82,6 +82,8 @@ class Peer:
         )
 
 
+PER_CHANNEL_OPSET = 13
+
 # ONNX Runtime -------------------------------------------------------------------
 
 
@@ -98,7 +100,7 @@ def _onnxruntime_quantize(model: Path, samples: Samples, batch: int, folder: Pat
             return next(self.batches, None)
 
     prepared, target = folder / "prepared.onnx", folder / "int8.onnx"
-    quant_pre_process(str(model), str(prepared))
+    quant_pre_process(str(_modern(model, folder)), str(prepared))
     ort.quantize_static(
         str(prepared),
         str(target),
@@ -110,6 +112,20 @@ def _onnxruntime_quantize(model: Path, samples: Samples, batch: int, folder: Pat
         calibrate_method=ort.CalibrationMethod.MinMax,
         extra_options={"WeightSymmetric": True},
     )
+    return target
+
+
+def _modern(model: Path, folder: Path) -> Path:
+    """The model in an opset that knows scales per channel."""
+    import onnx
+    from onnx import version_converter
+
+    proto = onnx.load(model)
+    opset = next(entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
+    if opset >= PER_CHANNEL_OPSET:
+        return model
+    target = folder / "modern.onnx"
+    onnx.save(version_converter.convert_version(proto, PER_CHANNEL_OPSET), target)
     return target
 
 
