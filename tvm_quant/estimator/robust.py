@@ -26,7 +26,7 @@ class Robust(ActivationEstimator):
     summary: ClassVar[str] = "leaves out outlier samples, then smallest L_p error"
 
     #: Exponent of the error, 1 to 64.
-    p: float = 3.0
+    p: float = 2.0
     #: Distance of an outlier from the median, in interquartile ranges of log2 of the extremes.
     fence: float = outliers.FENCE
     #: The least such distance, in octaves.
