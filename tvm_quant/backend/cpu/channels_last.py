@@ -117,10 +117,20 @@ class _ChannelsLast(PyExprMutator):
         array = constant_value(expr)
         if array is not None:
             return constant(np.ascontiguousarray(np.transpose(array, to_last(rank))))
-        twin = self.builder_.emit(relax.op.permute_dims(expr, to_last(rank)))
+        twin = self.builder_.emit(self._transposed(expr))
         if isinstance(expr, relax.Var):
             self.twins[expr] = twin
         return twin
+
+    def _transposed(self, expr: relax.Expr) -> relax.Expr:
+        """A transpose; behind a pad, which the convolution that asks for it can then take in."""
+        value = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+        if value is not None and op_name(value) == "relax.nn.pad":
+            self.last(value.args[0])
+            padded = _pad(value, self)
+            if padded is not None:
+                return padded
+        return relax.op.permute_dims(expr, to_last(int(expr.ty.ndim)))
 
     def _bind(self, var: relax.Var, value: relax.Expr) -> None:
         value = self.builder_.normalize(value)

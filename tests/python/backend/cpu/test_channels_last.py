@@ -182,3 +182,16 @@ def test_a_transposed_convolution_with_an_input_as_weight_stays():
         return R.nn.conv2d_transpose(x, w)
 
     check(before, before, x=(1, 3, 8, 8), w=(3, 4, 2, 2))
+
+
+def test_a_pad_in_front_of_a_chain_joins_it():
+    def before(b, x):
+        y = b.emit(R.nn.pad(x, [0, 0, 0, 0, 1, 2, 3, 4], "constant", 5.0))
+        return R.nn.conv2d(y, KERNEL)
+
+    def after(b, x):
+        y = b.emit(R.permute_dims(x, TO_LAST))
+        y = b.emit(R.nn.pad(y, [0, 0, 1, 2, 3, 4, 0, 0], "constant", 5.0))
+        return R.permute_dims(b.emit(R.nn.conv2d(y, KERNEL, **LAST)), TO_FIRST)
+
+    check(before, after, x=(1, 3, 8, 8))

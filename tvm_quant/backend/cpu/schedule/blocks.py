@@ -92,7 +92,16 @@ def vector_factor(extent: int | None, lanes: int) -> int:
     return lanes
 
 
-def parallel_if_worth(sch: s_tir.Schedule, loop: LoopRV, operations: int | None) -> None:
-    """Runs a loop on the thread pool; symbolic work (None) counts as enough."""
-    if operations is None or operations >= WORTH_A_THREAD:
+def parallel_if_worth(
+    sch: s_tir.Schedule, loop: LoopRV, operations: int | None, *, lanes: int = 1
+) -> None:
+    """Runs a loop on the thread pool; symbolic work (None) counts as enough.
+
+    Args:
+        sch: the schedule.
+        loop: outermost.
+        operations: how often the innermost statement runs.
+        lanes: how many of them run at once from registers.
+    """
+    if operations is None or operations >= WORTH_A_THREAD * lanes:
         sch.parallel(loop)

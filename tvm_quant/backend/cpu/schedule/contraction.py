@@ -158,7 +158,7 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
     chunk, within = _chunk(sch, found, lead, row_outer, isa)
     sch.reorder(*lead[:-1], chunk, channel_outer, *within, row_inner, vector, lane)
     task = sch.fuse(*lead[:-1], chunk, channel_outer)
-    parallel_if_worth(sch, task, iteration_count(sch, found.total))
+    parallel_if_worth(sch, task, iteration_count(sch, found.total), lanes=isa.lanes)
     sch.compute_at(found.total, within[-1], preserve_unit_loops=True)
     _tile_loops(sch, found, tile, isa)
     for loop in (row_inner, vector):

@@ -54,12 +54,16 @@ def schedule_transpose(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> bool:
     source_outer, source_inner = sch.split(loops[source], [None, factors[0]])
     last_outer, last_inner = sch.split(loops[last], [None, factors[1]])
     outer = [*loops[:source], source_outer, *loops[source + 1 : last], last_outer]
-    sch.reorder(*outer, source_inner, last_inner)
+    # Few channels make no vector: then the reads are vectors, and the writes single elements.
+    unrolled, vector = source_inner, last_inner
+    if factors[1] == 1:
+        unrolled, vector = last_inner, source_inner
+    sch.reorder(*outer, unrolled, vector)
     parallel_if_worth(sch, sch.fuse(*outer[:-1]), work)
-    if factors[1] > 1:
-        sch.vectorize(last_inner)
-    if factors[0] > 1:
-        sch.unroll(source_inner)
+    if max(factors) > 1:
+        sch.vectorize(vector)
+    if min(factors) > 1:
+        sch.unroll(unrolled)
     return True
 
 

@@ -104,7 +104,7 @@ def _schedule(sch: s_tir.Schedule, total: SBlockRV, epilogue: SBlockRV, isa: Isa
     )
     sch.reorder(*lead[:-1], strips, within, row_outer, channel_outer, row_inner, lane)
     task = sch.fuse(*lead[:-1], strips)
-    parallel_if_worth(sch, task, iteration_count(sch, total))
+    parallel_if_worth(sch, task, iteration_count(sch, total), lanes=isa.lanes)
     sch.compute_at(total, channel_outer, preserve_unit_loops=True)
     for block in sch.get_producers(total):
         sch.compute_at(block, task)

@@ -37,3 +37,11 @@ def test_neighbouring_axes_are_one_and_blocks_are_unrolled():
 )
 def test_other_reads_are_no_transposes(result):
     assert not scheduled((6, 4), result)[0]
+
+
+def test_few_channels_are_written_one_by_one_from_vectors():
+    found, loops = scheduled(
+        (1, 3, 4, 16), lambda data: te.compute((1, 4, 16, 3), lambda n, h, w, c: data[n, c, h, w])
+    )
+    assert found
+    assert int(loops[-1].extent) == 8 and loops[-1].kind == tirx.ForKind.VECTORIZED
