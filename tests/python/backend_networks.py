@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import tvm
-from plain_tvm import build
 from tvm import IRModule, relax
 
+from plain_tvm import build
 from tvm_quant.backend import compile
 from tvm_quant.ir import constant
 from tvm_quant.op import requantize

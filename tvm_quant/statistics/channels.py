@@ -54,16 +54,6 @@ class ChannelStatistics:
         return np.asarray(self.highs.max(axis=0))
 
     @property
-    def typical_minimum(self) -> Array:
-        """The smallest value of a group, averaged over the groups: float64, (C,)."""
-        return np.asarray(self.lows[self.counts > 0].mean(axis=0, dtype=np.float64))
-
-    @property
-    def typical_maximum(self) -> Array:
-        """The largest value of a group, averaged over the groups: float64, (C,)."""
-        return np.asarray(self.highs[self.counts > 0].mean(axis=0, dtype=np.float64))
-
-    @property
     def total(self) -> Array:
         """Sum of the values, float64, (C,)."""
         return np.asarray(self.totals.sum(axis=0))

@@ -220,8 +220,8 @@ class _Finder:
         low, high = (float(end) for end in grid_ends(scale, zero_point, spec))
         channels = without_outliers(stats).channels or stats.channels
         return ChannelRange(
-            low=np.clip(channels.typical_minimum, low, 0),
-            high=np.clip(channels.typical_maximum, 0, high),
+            low=np.clip(channels.minimum.astype("float64"), low, 0),
+            high=np.clip(channels.maximum.astype("float64"), 0, high),
             second_moment=channels.squares / max(channels.count, 1),
         )
 
