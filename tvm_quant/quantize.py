@@ -13,6 +13,7 @@ from tvm import IRModule
 
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.dataset import CheckedDataset, as_dataset
+from tvm_quant.estimator import activation_estimator, weight_estimator
 from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import TensorInfo, io_signature
 from tvm_quant.statistics import Statistics
@@ -83,8 +84,14 @@ def pipeline(
     progress: bool = False,
     statistics: Statistics | None = None,
 ) -> list[tvm.transform.Pass]:
-    """The passes of `quantize`, in order."""
+    """The passes of `quantize`, in order.
+
+    Raises:
+        ConfigError: the config names no hardware row or estimator, or wants data that is missing.
+    """
     row = hardware_row(config.hardware)
+    weight_estimator(config.weight_estimator, config.estimator_options)
+    activation_estimator(config.activation_estimator, config.estimator_options)
     if statistics is None:
         statistics = Statistics()
     has_data = dataset is not None or len(statistics) > 0

@@ -303,7 +303,9 @@ class _Proposer:
                 for port in node.constants:
                     place = Place(consumer=str(var.name), port=port)
                     candidates[place] = self._weight(node, port)
-        reasons = {str(var.name): reason for var, reason in self.reasons.items()}
+        reasons = {
+            str(var.name): self.reasons[var] for var in self.network.nodes if var in self.reasons
+        }
         return Proposal(candidates=candidates, unified=tuple(joins), reasons=reasons)
 
     def _activation(self, node: Node, request: _Request) -> Candidate:

@@ -7,12 +7,15 @@ After     qx = simulated_quantize(x, Kind.INPUT)
 
 Ports that read one tensor with one grid share one call. Without scales the calls are the identity,
 so the result computes the original network. Why a call stays in float is recorded in the function
-attribute `REASONS`.
+attribute `REASONS`. If everything does, a warning says so.
 
 Needs Prepare. Idempotent: what is annotated already is left alone.
 """
 
 from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
 
 import tvm
 from tvm import IRModule, relax
@@ -20,12 +23,16 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.hardware import hardware_row
-from tvm_quant.ir import bindings
+from tvm_quant.ir import bindings, node_name
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import is_simulated, simulated_quantize
 from tvm_quant.placement import Place, Quantizer, Setup, choose, propose
 
 REASONS = "tvm_quant.float_reasons"
+
+
+class NothingQuantizedWarning(UserWarning):
+    """The whole network stays in float."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="Annotate")
@@ -45,7 +52,10 @@ class Annotate:
         if is_annotated(func):
             return mod
         proposal = propose(func, hardware_row(self.config.hardware), self.config)
-        return annotate_with(mod, choose(proposal, self.config))
+        setup = choose(proposal, self.config)
+        if not setup.quantizers:
+            _warn_nothing_quantized(func, setup.reasons)
+        return annotate_with(mod, setup)
 
 
 def annotate_with(mod: IRModule, setup: Setup) -> IRModule:
@@ -66,6 +76,17 @@ def float_reasons(func: relax.Function) -> dict[str, str]:
     """Why each call that stays in float does, by variable name."""
     reasons = func.attrs.get(REASONS) if func.attrs else None
     return {str(var): str(reason) for var, reason in (reasons or {}).items()}
+
+
+def _warn_nothing_quantized(func: relax.Function, reasons: Mapping[str, str]) -> None:
+    lines = [f"'{node_name(func, var)}': {reason}" for var, reason in reasons.items()]
+    more = f"; and {len(lines) - 5} more" if len(lines) > 5 else ""
+    why = "; ".join(lines[:5]) or "it holds no operator that runs on integers"
+    warnings.warn(
+        f"Nothing was quantized, the network stays in float: {why}{more}.",
+        NothingQuantizedWarning,
+        stacklevel=2,
+    )
 
 
 @mutator

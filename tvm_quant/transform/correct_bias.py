@@ -44,6 +44,9 @@ class CorrectBias:
         statistics: profiled means, for `fast`.
         dataset: calibration batches by input name, for `full`.
         progress: show a bar (`full` takes a run for each layer).
+
+    Raises:
+        ConfigError: `full` without a dataset.
     """
 
     def __init__(
@@ -55,6 +58,11 @@ class CorrectBias:
         progress: bool = False,
     ):
         self.config = config or QuantizeConfig()
+        if self.config.bias_correction is BiasCorrection.FULL and dataset is None:
+            raise ConfigError(
+                "bias_correction='full' measures on calibration samples, and there are none. Give "
+                "a data set, or use 'fast' or 'none'."
+            )
         self.statistics = statistics
         self.dataset = dataset
         self.progress = progress
@@ -62,12 +70,7 @@ class CorrectBias:
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Run the pass."""
         mode = self.config.bias_correction
-        if mode is BiasCorrection.FULL:
-            if self.dataset is None:
-                raise ConfigError(
-                    "bias_correction='full' measures on calibration samples, and there are none. "
-                    "Give a data set, or use 'fast' or 'none'."
-                )
+        if mode is BiasCorrection.FULL and self.dataset is not None:
             shifts = measure_shifts(
                 mod, self.dataset, samples=self.config.bias_samples, progress=self.progress
             )

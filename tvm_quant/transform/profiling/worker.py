@@ -47,7 +47,7 @@ class Worker:
     def _run(self, inputs: Mapping[str, Array]) -> list[Array]:
         if not hasattr(self._machines, "main"):
             self._machines.main = relax.VirtualMachine(self._executable, tvm.cpu())["main"]
-        tensors = [tvm.runtime.tensor(np.ascontiguousarray(inputs[name])) for name in self._names]
+        tensors = [tvm.runtime.tensor(np.asarray(inputs[name], order="C")) for name in self._names]
         return [result.numpy() for result in self._machines.main(*tensors)]
 
     def _open(self, executable: Any, names: list[str]) -> None:
