@@ -31,12 +31,12 @@ from tvm_quant.op import ContractionAxes
 
 Array = npt.NDArray[Any]
 
-ALPHAS = (0.25, 0.5, 0.75, 1.0)
+ALPHAS = tuple(step / 10 for step in range(1, 11))
 #: Factors beyond this make weights vanish beside the others.
 MAX_FACTOR = 1024.0
 #: Room above the largest value seen of a channel. One channel has few values, and what exceeds its
 #: range later is clipped: for a Gaussian tail, ten times the data reaches about 15 % further.
-HEADROOM = 1.25
+HEADROOM = 1.15
 #: The predicted error must fall at least to this share for a fold to be worth its multiply.
 WORTH = 0.8
 
