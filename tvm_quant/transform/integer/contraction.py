@@ -15,7 +15,8 @@ from tvm import relax
 
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 from tvm_quant.op import contraction_axes
-from tvm_quant.transform.integer.emitter import Emitter, along, rank, wide_dtype
+from tvm_quant.transform.channel_vector import along
+from tvm_quant.transform.integer.emitter import Emitter, rank, wide_dtype
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Value
 
 #: Depth that a matmul of unknown depth is taken to have: 32 bits hold so many 8-bit products.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -284,10 +283,3 @@ def tabulated(value: Value) -> Table | None:
 def rank(expr: relax.Expr) -> int:
     """Rank of a tensor."""
     return len(tensor_shape(expr) or ())
-
-
-def along(vector: npt.NDArray[Any], axis: int, ndim: int) -> npt.NDArray[Any]:
-    """A vector as an array of `ndim` axes that runs along `axis`."""
-    shape = [1] * ndim
-    shape[axis] = -1
-    return vector.reshape(shape)
