@@ -28,6 +28,7 @@ from tvm_quant.transform import (
     Prepare,
     Profile,
     Realize,
+    RoundBias,
 )
 
 Params = Mapping[str, npt.NDArray[Any]]
@@ -111,6 +112,7 @@ def pipeline(
         *([MatchScales(statistics, config)] if has_data else []),
         FitAccumulators(config),
         CorrectBias(config, known, dataset, progress=progress),
+        RoundBias(),
         *([] if config.simulate else [Realize(config.requantize or row.requantize)]),
     ]
 

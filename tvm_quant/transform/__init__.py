@@ -10,6 +10,7 @@ from tvm_quant.transform.match_scales import MatchScales
 from tvm_quant.transform.prepare import Prepare
 from tvm_quant.transform.profile import Profile
 from tvm_quant.transform.realize import Realize
+from tvm_quant.transform.round_bias import RoundBias
 from tvm_quant.transform.simulate import Simulate
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "Prepare",
     "Profile",
     "Realize",
+    "RoundBias",
     "Simulate",
 ]

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax
 
-from tvm_quant.op import ContractionAxes
+from tvm_quant.ir import op_name
+from tvm_quant.op import ContractionAxes, contraction_axes
 
 Array = npt.NDArray[Any]
 
@@ -18,6 +19,24 @@ def along(vector: Array, axis: int, ndim: int) -> Array:
     shape = [1] * ndim
     shape[axis] = -1
     return vector.reshape(shape)
+
+
+def with_rank(array: Array, ndim: int) -> Array:
+    """An array with axes of one in front, as broadcasting sees it."""
+    return array.reshape((1,) * (ndim - array.ndim) + array.shape)
+
+
+def scale_per_output(call: relax.Call, scale: Array, weight_shape: tuple[int, ...]) -> Array:
+    """Scale of the weights of each output channel of a contraction, broadcastable to the result."""
+    axes = contraction_axes(call)
+    if scale.size == 1:
+        return scale.reshape(())
+    if op_name(call) == "relax.matmul":
+        return with_rank(scale, int(call.ty.ndim))
+    if axes.transposed:
+        rows = np.broadcast_to(scale, (weight_shape[0], *scale.shape[1:]))
+        scale = rows[:: weight_shape[0] // axes.weight_blocks]
+    return along(scale.reshape(-1), axes.output, int(call.ty.ndim))
 
 
 def to_weight_shape(vector: Array, like: Array, axes: ContractionAxes) -> Array:
@@ -37,7 +56,7 @@ def to_weight_shape(vector: Array, like: Array, axes: ContractionAxes) -> Array:
 def to_output_vector(values: Array, axis: int, result: relax.Var, channels: int) -> Array:
     """The largest element of `values`, broadcast to `result`, in each channel: (channels,)."""
     ndim = int(result.ty.ndim)
-    values = np.asarray(values).reshape((1,) * (ndim - np.ndim(values)) + np.shape(values))
+    values = with_rank(np.asarray(values), ndim)
     reduced = values.max(axis=tuple(a for a in range(values.ndim) if a != axis))
     return np.broadcast_to(reduced, (channels,))
 

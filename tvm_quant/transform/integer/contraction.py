@@ -15,7 +15,7 @@ from tvm import relax
 
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 from tvm_quant.op import contraction_axes
-from tvm_quant.transform.channel_vector import along
+from tvm_quant.transform.channel_vector import along, scale_per_output, with_rank
 from tvm_quant.transform.integer.emitter import Emitter, rank, wide_dtype
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Value
 
@@ -47,7 +47,7 @@ def realize_contraction(emitter: Emitter, call: relax.Call, operands: list[Value
     else:
         expr = _convolve(emitter, call, data.expr, kernel, dtype, _padding(data, call))
         offset = -int(data.zero_point) * _per_output(call, weight_steps)
-    scale = float(data.scale) * _scale_per_output(call, weight.scale, codes.shape)
+    scale = float(data.scale) * scale_per_output(call, weight.scale, codes.shape)
     return Accumulator(expr=expr, scale=scale, bound=bound, offset=offset)
 
 
@@ -108,28 +108,11 @@ def _per_output(call: relax.Call, steps: Array) -> Array:
     """Sum of the weights that each output element reads, broadcastable to the result."""
     axes = contraction_axes(call)
     if op_name(call) == "relax.matmul":
-        return _with_rank(steps.sum(axis=axes.weight_input, keepdims=True), rank(call))
+        return with_rank(steps.sum(axis=axes.weight_input, keepdims=True), rank(call))
     blocks = steps.reshape(axes.weight_blocks, -1, *steps.shape[1:])
     keep = (0, axes.weight_output + 1)
     reduced = tuple(axis for axis in range(blocks.ndim) if axis not in keep)
     return along(blocks.sum(axis=reduced).reshape(-1), axes.output, rank(call))
-
-
-def _scale_per_output(call: relax.Call, scale: Array, weight_shape: tuple[int, ...]) -> Array:
-    """Scale of the weights of each output channel, broadcastable to the result."""
-    axes = contraction_axes(call)
-    if scale.size == 1:
-        return scale.reshape(())
-    if op_name(call) == "relax.matmul":
-        return _with_rank(scale, rank(call))
-    if axes.transposed:
-        rows = np.broadcast_to(scale, (weight_shape[0], *scale.shape[1:]))
-        scale = rows[:: weight_shape[0] // axes.weight_blocks]
-    return along(scale.reshape(-1), axes.output, rank(call))
-
-
-def _with_rank(array: Array, ndim: int) -> Array:
-    return array.reshape((1,) * (ndim - array.ndim) + array.shape)
 
 
 def _signed(codes: Codes) -> str:
