@@ -1,4 +1,9 @@
-"""`agreement`: realized integers against float simulation."""
+"""`agreement`: realized integers against float simulation.
+
+Layer by layer the two are at most one step apart. In a whole network the rounding of every later
+layer turns the few elements that differ into as many that differ as chance allows, so the two SQNRs
+are two draws of one noise. Their difference is told with its standard error over the samples.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from scipy.stats import bootstrap
 
 from tvm_quant.backend import Runner
 from tvm_quant.bench import options
@@ -15,8 +22,11 @@ from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.layers import LayerSteps, compare_layers
 from tvm_quant.bench.measure import Scale, Subject
 from tvm_quant.bench.report import Sheet, number, stdout, write_json, write_markdown
+from tvm_quant.bench.samples import Array
 from tvm_quant.hardware import hardware_row
 from tvm_quant.report import sqnr_db
+
+RESAMPLES = 400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +36,7 @@ class Agreement:
     Attributes:
         layers: quantized tensors, each computed from the same integers on both sides.
         simulated_db, integer_db: SQNR of each output of the whole network, against float.
+        standard_error_db: of their difference, for each output; 0 with one sample.
     """
 
     workload: str
@@ -33,6 +44,7 @@ class Agreement:
     layers: list[LayerSteps]
     simulated_db: list[float]
     integer_db: list[float]
+    standard_error_db: list[float]
 
     @property
     def steps(self) -> int:
@@ -54,8 +66,20 @@ class Agreement:
     @property
     def difference_db(self) -> float:
         """The largest difference of SQNR at any output."""
-        pairs = zip(self.simulated_db, self.integer_db, strict=True)
-        return max((abs(one - other) for one, other in pairs if one != other), default=0.0)
+        return self._difference[0]
+
+    @property
+    def error_db(self) -> float:
+        """Standard error of that difference."""
+        return self._difference[1]
+
+    @property
+    def _difference(self) -> tuple[float, float]:
+        found = zip(self.simulated_db, self.integer_db, self.standard_error_db, strict=True)
+        return max(
+            ((abs(one - other), error) for one, other, error in found if one != other),
+            default=(0.0, 0.0),
+        )
 
 
 def agreement(
@@ -86,9 +110,9 @@ def compare(subject: Subject, name: str, layer_samples: int) -> Agreement:
     batches = islice(subject.evaluation.batches(subject.batch), layer_samples)
     mode = config.requantize or hardware_row(config.hardware).requantize
     reference = subject.float_outputs
+    outputs = [subject.outputs(Runner(mod)) for mod in (simulated, integers)]
     noise = [
-        [sqnr_db(a, b) for a, b in zip(reference, subject.outputs(Runner(mod)), strict=True)]
-        for mod in (simulated, integers)
+        [sqnr_db(a, b) for a, b in zip(reference, quantized, strict=True)] for quantized in outputs
     ]
     return Agreement(
         workload=subject.workload.name,
@@ -96,7 +120,35 @@ def compare(subject: Subject, name: str, layer_samples: int) -> Agreement:
         layers=compare_layers(simulated, batches, mode),
         simulated_db=noise[0],
         integer_db=noise[1],
+        standard_error_db=list(map(difference_error, reference, *outputs)),
     )
+
+
+def difference_error(reference: Array, one: Array, other: Array) -> float:
+    """Standard error of the difference of two SQNRs in dB, by resampling the samples.
+
+    Args:
+        reference, one, other: (S, ...).
+
+    >>> ramp = np.arange(8.0).reshape(4, 2)
+    >>> difference_error(ramp, ramp + 1, ramp + 1)
+    0.0
+    """
+    noise = [_energy(quantized - reference) for quantized in (one, other)]
+    if len(reference) < 2 or not all(energy.any() for energy in noise):
+        return 0.0
+    drawn = bootstrap(
+        noise, _decibels, paired=True, n_resamples=RESAMPLES, method="percentile", rng=0
+    )
+    return float(drawn.standard_error)
+
+
+def _energy(noise: Array) -> Array:
+    return np.asarray(np.square(noise, dtype="float64").reshape(len(noise), -1).sum(axis=1))
+
+
+def _decibels(one: Array, other: Array, axis: int) -> Array:
+    return np.asarray(10 * np.log10(one.sum(axis=axis) / other.sum(axis=axis)))
 
 
 def _sheet(results: list[Agreement]) -> Sheet:
@@ -111,6 +163,7 @@ def _sheet(results: list[Agreement]) -> Sheet:
             "SQNR simulated dB",
             "SQNR integers dB",
             "difference dB",
+            "standard error dB",
         ),
         rows=[
             [
@@ -123,6 +176,7 @@ def _sheet(results: list[Agreement]) -> Sheet:
                 number(min(result.simulated_db), 2),
                 number(min(result.integer_db), 2),
                 number(result.difference_db, 2),
+                number(result.error_db, 2),
             ]
             for result in results
         ],
@@ -135,4 +189,5 @@ def _plain(result: Agreement) -> dict[str, Any]:
         "steps": result.steps,
         "share": result.share,
         "difference_db": result.difference_db,
+        "error_db": result.error_db,
     }
