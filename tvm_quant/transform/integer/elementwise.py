@@ -156,7 +156,7 @@ def _multiply_constant(
     if isinstance(value, Codes) and (factor > 0).all():
         axes = (1,) * (rank(value.expr) - factor.ndim) + factor.shape
         return replace(value, scale=value.scale * factor.reshape(axes))
-    acc = emitter.to_accumulator(value)
+    acc = emitter.to_accumulator(value, FRACTION_BITS)  # a constant may be added next
     sign = np.sign(factor)
     if (sign != 1).any():
         acc = emitter.add_offset(emitter.apply_clamp(acc))

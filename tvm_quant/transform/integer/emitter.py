@@ -28,6 +28,9 @@ R = relax.op
 #: Fraction bits that a code gains before a constant or another tensor is added to it.
 FRACTION_BITS = 16
 
+#: Bits of the fraction of a float32.
+FLOAT32_BITS = 24
+
 #: From so many codes on, 32 bits leave too few for the factor that brings them to another scale.
 MANY_CODES = 2**11
 
@@ -222,8 +225,22 @@ class Emitter:
         """Acc + real, rounded to the accumulator's scale; never clipped."""
         if acc.is_clamped:
             acc = self.apply_clamp(acc)
-        steps = np.round(np.asarray(real, "float64") / acc.scale).astype("int64")
+        real = np.asarray(real, "float64")
+        lost = np.abs(real) / acc.scale > INT64_LIMIT / 2
+        if lost.any():
+            acc = self._silence(acc, lost, np.abs(real) / 2.0**FLOAT32_BITS)
+        steps = np.round(real / acc.scale).astype("int64")
         return replace(acc, offset=acc.offset + steps, bound=acc.bound + np.abs(steps))
+
+    def _silence(self, acc: Accumulator, lost: Array, scale: Array) -> Accumulator:
+        """Make `lost` elements 0 at another scale: no float32 tells them beside what they join."""
+        heard = constant(np.where(lost, 0, 1).astype(acc.dtype))
+        return replace(
+            acc,
+            expr=self.emit(R.multiply(acc.expr, heard), "_heard"),
+            scale=np.where(lost, scale, acc.scale),
+            offset=np.where(lost, 0, acc.offset),
+        )
 
     def add_codes(self, acc: Accumulator, codes: Codes, sign: int) -> Accumulator:
         """Acc + sign * codes.

@@ -122,6 +122,25 @@ def test_a_bias_that_32_bits_cannot_hold_is_added_in_64():
     np.testing.assert_allclose(real, np.broadcast_to(bias, real.shape), atol=1e-5)
 
 
+def test_a_constant_beside_which_a_sum_is_lost_stands_alone():
+    x, bias = normal(*SHAPE), np.float32([1.5, -1.5, 0.25]).reshape(1, 3, 1, 1)
+    factor = np.float32([1e-38, 1.0, -1e-30]).reshape(1, 3, 1, 1)
+    layer, lost = Layer(x), np.abs(factor) < 1
+
+    def call(bb, x):
+        return OP.add(
+            bb.emit(OP.multiply(layer.emit(bb, x), relax.const(factor))), relax.const(bias)
+        )
+
+    real, quantized = run(realize(both(call), x=SHAPE), x)
+    scale = np.where(lost, 1.0, layer.scale)
+    acc = layer.acc + np.round(bias / scale).astype("int64")
+    np.testing.assert_array_equal(real, np.where(lost, bias, to_float32(acc, scale)))
+    np.testing.assert_array_equal(
+        quantized, OUT.real(np.where(lost, OUT.codes(bias), codes(acc, scale)))
+    )
+
+
 def test_a_constant_is_added_to_codes_with_16_more_bits():
     x, constant = normal(*SHAPE), normal(1, 3, 1, 1, seed=3)
     grid = Grid(0.03, 117)
@@ -131,6 +150,25 @@ def test_a_constant_is_added_to_codes_with_16_more_bits():
 
     scale = np.float64(grid.scale) / 65536
     acc = grid.steps(x) * 65536 + np.round(constant / scale).astype("int64")
+    real, quantized = run(realize(both(call), x=SHAPE), x)
+    np.testing.assert_array_equal(real, to_float32(acc, scale))
+    np.testing.assert_array_equal(quantized, OUT.real(codes(acc, scale)))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_constant_after_a_factor_of_codes_has_16_more_bits(sign):
+    """A normalization of a quantized tensor: its shift is finer than the steps of the codes."""
+    x, shift = normal(*SHAPE), normal(1, 3, 1, 1, seed=3)
+    factor = np.float32([0.5, 2.0, sign * 0.7]).reshape(1, 3, 1, 1)
+    grid = Grid(0.8, 3)
+
+    def call(bb, x):
+        scaled = bb.emit(OP.multiply(grid.quantize(bb, x), relax.const(factor)))
+        return OP.add(scaled, relax.const(shift))
+
+    scale = np.abs(np.float64(factor)) * np.float64(grid.scale) / 65536
+    steps = grid.steps(x) * np.sign(factor).astype("int64")
+    acc = steps * 65536 + np.round(shift / scale).astype("int64")
     real, quantized = run(realize(both(call), x=SHAPE), x)
     np.testing.assert_array_equal(real, to_float32(acc, scale))
     np.testing.assert_array_equal(quantized, OUT.real(codes(acc, scale)))
