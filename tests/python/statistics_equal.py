@@ -26,3 +26,6 @@ def assert_same_statistics(first: Statistics, second: Statistics, *, sums: bool 
                 *(("totals", "squares_by_group") if sums else ()),
             ):
                 assert_array_equal(getattr(a.channels, field), getattr(b.channels, field))
+            if sums:
+                assert a.channels.spread.start == b.channels.spread.start
+                assert_array_equal(a.channels.spread.weights, b.channels.spread.weights)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tvm_quant.errors import ConfigError
 from tvm_quant.estimator.affine import SMALLEST_RANGE, scale_zero_point
 from tvm_quant.op import QuantSpec
-from tvm_quant.statistics import TensorStatistics
+from tvm_quant.statistics import Distribution, TensorStatistics
 
 Array = npt.NDArray[Any]
 
@@ -80,6 +80,16 @@ class ActivationEstimator(Estimator, ABC):
             stats: of at least one sample, finite.
             spec: the grid; where it is symmetric, the wider side of the range counts.
         """
+
+    def matched_range(self, spread: Distribution, _spec: QuantSpec) -> tuple[float, float]:
+        """(low, high) to cover of a tensor whose channels were scaled to each other.
+
+        Args:
+            spread: of the scaled tensor; its minimum and maximum hold what `range` gave each
+                channel, and are the answer of estimators that minimise no error.
+            _spec: the grid.
+        """
+        return spread.minimum, spread.maximum
 
 
 class WeightEstimator(Estimator, ABC):

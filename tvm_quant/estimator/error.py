@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tvm_quant.estimator.affine import grid_ends
 from tvm_quant.op import QuantSpec
-from tvm_quant.statistics import TensorStatistics, interpolate_counts
+from tvm_quant.statistics import interpolate_counts
 
 Array = npt.NDArray[Any]
 
@@ -29,9 +29,25 @@ MANY_STEPS = 1 << 12  # grids finer than the bins: rounding errors are evenly sp
 FARTHEST = 26  # log2 of the largest distance beyond an end, in steps
 
 
+class Spread(Protocol):
+    """Where the values of a tensor lie: `TensorStatistics` or `Distribution`."""
+
+    @property
+    def minimum(self) -> float:
+        """Smallest value of interest."""
+
+    @property
+    def maximum(self) -> float:
+        """Largest value of interest."""
+
+    def cumulative(self) -> tuple[Array, Array]:
+        """(edges, values below each), float64, (B + 1,)."""
+
+
 class ErrorModel:
     """Expected L_p error of a tensor on any grid.
 
+    >>> from tvm_quant.statistics import TensorStatistics
     >>> ramp = TensorStatistics.of(np.linspace(0, 255, 100_000, dtype=np.float32))
     >>> u8 = QuantSpec(signed=False, symmetric=False)
     >>> model = ErrorModel(ramp, p=2.0)
@@ -39,7 +55,7 @@ class ErrorModel:
     8330.0
     """
 
-    def __init__(self, stats: TensorStatistics, p: float):
+    def __init__(self, stats: Spread, p: float):
         self.p = p
         self._edges, self._cumulative = stats.cumulative()
 

@@ -12,7 +12,7 @@ from tvm_quant.estimator.affine import grid_ends, scale_zero_point
 from tvm_quant.estimator.base import ActivationEstimator, Range, WeightEstimator, row_extremes
 from tvm_quant.estimator.search import best_range
 from tvm_quant.op import QuantSpec
-from tvm_quant.statistics import TensorStatistics
+from tvm_quant.statistics import Distribution, TensorStatistics
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +43,10 @@ class Norm(ActivationEstimator):
         """The range to cover; see `ActivationEstimator.range`."""
         return Range.around_zero(*best_range(stats, spec, self.p))
 
+    def matched_range(self, spread: Distribution, spec: QuantSpec) -> tuple[float, float]:
+        """The range to cover; see `ActivationEstimator.matched_range`."""
+        return best_range(spread, spec, self.p)
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeanSquaredError(ActivationEstimator, WeightEstimator):
@@ -59,6 +63,10 @@ class MeanSquaredError(ActivationEstimator, WeightEstimator):
     def range(self, stats: TensorStatistics, spec: QuantSpec) -> Range:
         """The range to cover; see `ActivationEstimator.range`."""
         return Range.around_zero(*best_range(stats, spec, 2.0))
+
+    def matched_range(self, spread: Distribution, spec: QuantSpec) -> tuple[float, float]:
+        """The range to cover; see `ActivationEstimator.matched_range`."""
+        return best_range(spread, spec, 2.0)
 
     def weight_range(self, rows: Array, spec: QuantSpec) -> tuple[Array, Array]:
         """The range of each row; see `WeightEstimator.weight_range`."""

@@ -10,7 +10,7 @@ import numpy as np
 from tvm_quant.estimator.base import ActivationEstimator, Range
 from tvm_quant.estimator.search import best_range
 from tvm_quant.op import QuantSpec
-from tvm_quant.statistics import TensorStatistics, outlier_samples, outliers
+from tvm_quant.statistics import Distribution, TensorStatistics, outlier_samples, outliers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,3 +46,7 @@ class Robust(ActivationEstimator):
         kept = stats.without(far) if far.any() else stats
         low, high = best_range(kept, spec, self.p)
         return Range(low=low, high=high, dropped=tuple(np.flatnonzero(far).tolist()))
+
+    def matched_range(self, spread: Distribution, spec: QuantSpec) -> tuple[float, float]:
+        """The range to cover; see `ActivationEstimator.matched_range`."""
+        return best_range(spread, spec, self.p)

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_quant.estimator.affine import scale_zero_point
-from tvm_quant.estimator.error import ErrorModel
+from tvm_quant.estimator.error import ErrorModel, Spread
 from tvm_quant.op import QuantSpec
-from tvm_quant.statistics import TensorStatistics
 
 Array = npt.NDArray[Any]
 
@@ -19,14 +18,14 @@ STEPS = (1.0, 0.25, 0.0625)  # octaves between candidates, round by round
 REACH = 4  # steps to either side of the best so far
 
 
-def best_range(stats: TensorStatistics, spec: QuantSpec, p: float) -> tuple[float, float]:
+def best_range(stats: Spread, spec: QuantSpec, p: float) -> tuple[float, float]:
     """The range within the extremes of the data whose grid makes the smallest L_p error.
 
     Ends are searched in octaves below the extremes, coarse to fine down to 4 %; the extremes
     themselves are always among the candidates, and of equally good ranges the widest wins.
 
     Args:
-        stats: of at least one sample.
+        stats: of at least one sample, its minimum and maximum the widest range.
         p: exponent of the error, >= 1.
 
     Returns:
@@ -46,7 +45,7 @@ def best_range(stats: TensorStatistics, spec: QuantSpec, p: float) -> tuple[floa
     return low * 2.0 ** -best[0], high * 2.0 ** -best[1]
 
 
-def _widest(stats: TensorStatistics, spec: QuantSpec) -> tuple[float, float]:
+def _widest(stats: Spread, spec: QuantSpec) -> tuple[float, float]:
     low, high = min(stats.minimum, 0.0), max(stats.maximum, 0.0)
     if not spec.symmetric:
         return low, high

@@ -8,6 +8,7 @@ from tvm_quant.statistics.outliers import (
     outlier_samples,
     without_outliers,
 )
+from tvm_quant.statistics.spread import ChannelSpread, Distribution, join_spreads
 from tvm_quant.statistics.tensor import (
     BatchExtremes,
     LinearHistogram,
@@ -18,7 +19,9 @@ from tvm_quant.statistics.tensor import (
 
 __all__ = [
     "BatchExtremes",
+    "ChannelSpread",
     "ChannelStatistics",
+    "Distribution",
     "FloatHistogram",
     "HistogramCounter",
     "LinearHistogram",
@@ -27,6 +30,7 @@ __all__ = [
     "TensorStatistics",
     "Window",
     "interpolate_counts",
+    "join_spreads",
     "outlier_magnitudes",
     "outlier_samples",
     "without_outliers",

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tvm_quant.statistics.spread import ChannelSpread, SpreadCollector
+
 Array = npt.NDArray[Any]
 
 GROUPS = 16
@@ -28,6 +30,7 @@ class ChannelStatistics:
         counts: values per channel in each group, int64, (16,).
         lows, highs: extremes, float32, (16, C); empty groups hold +inf and -inf.
         totals, squares_by_group: sums of the values and of their squares, float64, (16, C).
+        spread: how the values of each channel are spread.
     """
 
     axis: int
@@ -37,6 +40,7 @@ class ChannelStatistics:
     highs: Array
     totals: Array
     squares_by_group: Array
+    spread: ChannelSpread
 
     @property
     def count(self) -> int:
@@ -85,10 +89,13 @@ class ChannelStatistics:
             highs=np.maximum(self.highs, moved[2]),
             totals=self.totals + moved[3],
             squares_by_group=self.squares_by_group + moved[4],
+            spread=self.spread.merge(later.spread),
         )
 
     def without(self, samples: Array) -> ChannelStatistics:
         """Without the groups of some samples; unchanged if nothing would be left.
+
+        The spread stays: the energy of a sample that went wrong leaves it next to no weight.
 
         Args:
             samples: bool, (S,): which to leave out.
@@ -105,6 +112,7 @@ class ChannelStatistics:
             highs=np.where(out[:, None], np.float32(-np.inf), self.highs),
             totals=np.where(out[:, None], 0.0, self.totals),
             squares_by_group=np.where(out[:, None], 0.0, self.squares_by_group),
+            spread=self.spread,
         )
 
 
@@ -119,6 +127,7 @@ class ChannelCollector:
         self._highs = np.full((GROUPS, channels), -np.inf, np.float32)
         self._totals = np.zeros((GROUPS, channels))
         self._squares = np.zeros((GROUPS, channels))
+        self._spread = SpreadCollector(channels)
 
     def add(self, view: Array, low: Array, high: Array, *, samples: int) -> None:
         """Add a batch.
@@ -133,7 +142,9 @@ class ChannelCollector:
         np.minimum.at(self._lows, group, low)
         np.maximum.at(self._highs, group, high)
         np.add.at(self._totals, group, wide.sum(axis=3).sum(axis=1))
-        np.add.at(self._squares, group, np.einsum("nbca,nbca->nc", wide, wide))
+        squares = np.einsum("nbca,nbca->nc", wide, wide)
+        np.add.at(self._squares, group, squares)
+        self._spread.add(view, squares.sum(axis=1))
         self._samples += samples
 
     def statistics(self) -> ChannelStatistics:
@@ -146,6 +157,7 @@ class ChannelCollector:
             highs=self._highs.copy(),
             totals=self._totals.copy(),
             squares_by_group=self._squares.copy(),
+            spread=self._spread.spread(),
         )
 
 

@@ -4,6 +4,7 @@ header     uint8: {"format", "version", "samples", "fingerprint", "tensors": [..
 0/positive, 0/negative     int64: counts of tensor 0; where they start stands in the header
 0/sample_min, ...          float32, (S,)
 0/channel_lows, ...        (16, C), where there are channels
+0/channel_spread           float32, (C, 2, B); its first bin stands in the header
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ import numpy.typing as npt
 from tvm_quant.errors import ArtifactError
 from tvm_quant.statistics.channels import ChannelStatistics
 from tvm_quant.statistics.histogram import FloatHistogram, Window
+from tvm_quant.statistics.spread import ChannelSpread
 from tvm_quant.statistics.tensor import TensorStatistics
 
 Array = npt.NDArray[Any]
 
 FORMAT = "tvm_quant statistics"
-VERSION = 1
+VERSION = 2
 
 _SAMPLE_FIELDS = ("sample_min", "sample_max")
 _CHANNEL_FIELDS = ("counts", "lows", "highs", "totals", "squares_by_group")
@@ -83,7 +85,12 @@ def _pack(
         "negative": histogram.negative.start,
     }
     if channels is not None:
-        entry["channels"] = {"axis": channels.axis, "samples": channels.samples}
+        entry["channels"] = {
+            "axis": channels.axis,
+            "samples": channels.samples,
+            "spread": channels.spread.start,
+        }
+        arrays[f"{prefix}channel_spread"] = channels.spread.weights
         for field in _CHANNEL_FIELDS:
             arrays[f"{prefix}channel_{field}"] = getattr(channels, field)
     return entry
@@ -98,8 +105,14 @@ def _unpack(prefix: str, entry: Mapping[str, Any], arrays: Mapping[str, Array]) 
     channels = None
     if "channels" in entry:
         fields = {field: arrays[f"{prefix}channel_{field}"] for field in _CHANNEL_FIELDS}
-        axis, count = int(entry["channels"]["axis"]), int(entry["channels"]["samples"])
-        channels = ChannelStatistics(axis=axis, samples=count, **fields)
+        channels = ChannelStatistics(
+            axis=int(entry["channels"]["axis"]),
+            samples=int(entry["channels"]["samples"]),
+            spread=ChannelSpread(
+                start=int(entry["channels"]["spread"]), weights=arrays[f"{prefix}channel_spread"]
+            ),
+            **fields,
+        )
     samples = {field: arrays[prefix + field] for field in _SAMPLE_FIELDS}
     return TensorStatistics(histogram=histogram, channels=channels, **samples)
 

@@ -106,11 +106,9 @@ class CalibrateActivations:
         )
 
     def _estimator(self, quantizer: Quantizer) -> ActivationEstimator:
-        layer = layer_config(self.config, *quantizer.names)
-        name = layer.activation_estimator or self.config.activation_estimator
-        if self.statistics is None or name == GlobalScale.name:
+        if self.statistics is None:
             return GlobalScale(value=self.config.global_scale)
-        return activation_estimator(name, self.config.estimator_options)
+        return layer_estimator(self.config, quantizer)
 
     def _statistics_of(self, quantizer: Quantizer) -> TensorStatistics | None:
         if quantizer.source is None:
@@ -146,6 +144,15 @@ class CalibrateActivations:
         shape = [1] * int(quantizer.call.args[0].ty.ndim)
         shape[spec.axis] = -1
         return scale.reshape(shape), zero_point.reshape(shape)
+
+
+def layer_estimator(config: QuantizeConfig, quantizer: Quantizer) -> ActivationEstimator:
+    """The estimator of the layers that read a quantizer."""
+    layer = layer_config(config, *quantizer.names)
+    name = layer.activation_estimator or config.activation_estimator
+    if name == GlobalScale.name:
+        return GlobalScale(value=config.global_scale)
+    return activation_estimator(name, config.estimator_options)
 
 
 def _grouped_ranges(

@@ -22,12 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tvm_quant.op import ContractionAxes
+from tvm_quant.statistics import ChannelSpread, Distribution
 
 Array = npt.NDArray[Any]
 
@@ -63,6 +65,14 @@ class ChannelRange:
 class Reader(Protocol):
     """Something that computes with the activation."""
 
+    def gains(self, factors: Array, channels: ChannelRange) -> Array:
+        """What noise of energy 1 in each scaled channel does to the result, over its energy: (C,).
+
+        Args:
+            factors: r, (C,).
+            channels: of the activation.
+        """
+
     def error(self, factors: Array, channels: ChannelRange, step: float) -> float:
         """Predicted error over the energy of its result.
 
@@ -77,10 +87,14 @@ class Reader(Protocol):
 class ElementReader:
     """An operator that passes every element on, with its error."""
 
-    def error(self, factors: Array, channels: ChannelRange, step: float) -> float:
+    def gains(self, factors: Array, channels: ChannelRange) -> Array:
         """See `Reader`."""
         signal = float(channels.second_moment.sum())
-        return float((step**2 / 12 / factors**2).sum() / signal) if signal > 0 else 0.0
+        return np.asarray(1 / factors**2 / signal) if signal > 0 else np.zeros(factors.shape)
+
+    def error(self, factors: Array, channels: ChannelRange, step: float) -> float:
+        """See `Reader`."""
+        return float(self.gains(factors, channels).sum() * step**2 / 12)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,22 +113,31 @@ class WeightReader:
     levels: int
     per_channel: bool
 
+    def gains(self, factors: Array, channels: ChannelRange) -> Array:
+        """See `Reader`."""
+        energy = np.square(self._blocks).sum(axis=(1, 3)).reshape(-1)
+        signal = float((energy * channels.second_moment).sum())
+        return np.asarray(energy / factors**2 / signal) if signal > 0 else np.zeros(factors.shape)
+
+    @cached_property
+    def _blocks(self) -> Array:
+        return _by_input(self.weight.astype("float64"), self.axes)[0]
+
     def error(self, factors: Array, channels: ChannelRange, step: float) -> float:
         """See `Reader`."""
-        blocks, _ = _by_input(self.weight.astype("float64"), self.axes)
+        blocks = self._blocks
         group, outputs, inputs, taps = blocks.shape
         r = factors.reshape(group, 1, inputs)
         moment = channels.second_moment.reshape(group, 1, inputs)
-        energy = np.square(blocks).sum(axis=3)
-        activation = (energy / r**2).sum() * step**2 / 12
+        activation = self.gains(factors, channels).sum() * step**2 / 12
         scaled = np.abs(blocks).max(axis=3) / r
         largest = scaled.max(axis=2) if self.per_channel else scaled.max()
         noise = np.square(largest / self.levels) / 12
         weight = (noise * taps * (moment * r**2).sum(axis=2)).sum()
         if not self.per_channel:
             weight = weight * outputs
-        signal = float((energy * moment).sum())
-        return float((activation + weight) / signal) if signal > 0 else 0.0
+        signal = float((np.square(blocks).sum(axis=3) * moment).sum())
+        return float(activation + weight / signal) if signal > 0 else 0.0
 
 
 def best_factors(channels: ChannelRange, readers: Sequence[Reader], levels: int) -> Array | None:
@@ -135,6 +158,15 @@ def best_factors(channels: ChannelRange, readers: Sequence[Reader], levels: int)
     tried = [(_error(ratio**alpha, channels, readers, levels), alpha) for alpha in ALPHAS]
     error, alpha = min(tried)
     return ratio**alpha if error < WORTH * plain else None
+
+
+def scaled_spread(
+    spread: ChannelSpread, factors: Array, channels: ChannelRange, readers: Sequence[Reader]
+) -> Distribution:
+    """How the scaled activation is spread, each channel weighed by what noise in it does."""
+    gains = np.sum([reader.gains(factors, channels) for reader in readers], axis=0)
+    low, high = (channels.low * factors).min(), (channels.high * factors).max()
+    return spread.scaled(factors, gains, float(low), float(high))
 
 
 def divide_inputs(weight: Array, factors: Array, axes: ContractionAxes) -> Array:

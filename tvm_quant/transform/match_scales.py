@@ -11,7 +11,8 @@ undone (channel_readers.py), which costs nothing on integers either. The operand
 have to share a grid, get a factor each in the same way: a branch of range 1 beside one of range 100
 keeps all its codes.
 
-Where the factors come from: channel_scale.py. Only where the prediction says that it pays.
+Where the factors come from: channel_scale.py. Only where the prediction says that it pays. The
+range of the scaled tensor comes from the estimator again, which sees how the channels are spread.
 
 Needs CalibrateWeights and CalibrateActivations.
 """
@@ -28,7 +29,10 @@ from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.config import QuantizeConfig
-from tvm_quant.estimator import grid_ends, scale_zero_point
+from tvm_quant.estimator import (
+    grid_ends,
+    scale_zero_point,
+)
 from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import bindings, constant, consumers, with_names_of
 from tvm_quant.ir.signature import main_function
@@ -45,7 +49,8 @@ from tvm_quant.op import (
     simulated_quantize,
     spec_of,
 )
-from tvm_quant.statistics import Statistics, without_outliers
+from tvm_quant.statistics import ChannelSpread, Statistics, join_spreads, without_outliers
+from tvm_quant.transform.calibrate_activations import layer_estimator
 from tvm_quant.transform.calibrate_weights import CalibrateWeights
 from tvm_quant.transform.channel_readers import find_readers
 from tvm_quant.transform.channel_scale import (
@@ -53,9 +58,11 @@ from tvm_quant.transform.channel_scale import (
     ChannelRange,
     best_factors,
     divide_inputs,
+    scaled_spread,
 )
 from tvm_quant.transform.channel_vector import along
 from tvm_quant.transform.code_sources import quantizers_of
+from tvm_quant.transform.quantizers import quantizers
 
 
 @tvm.transform.module_pass(opt_level=0, name="MatchScales")
@@ -77,7 +84,8 @@ class MatchScales:
             return mod
         row = hardware_row(self.config.hardware)
         powers = self.config.power_of_two_scales or row.power_of_two_scales
-        folds = list(_Finder(main_function(mod), self.statistics, powers).folds())
+        finder = _Finder(main_function(mod), self.statistics, self.config, powers=powers)
+        folds = list(finder.folds())
         if not folds:
             return mod
         return tvm.transform.Sequential([CalibrateWeights(self.config)])(_apply(mod, folds))
@@ -106,10 +114,18 @@ class _Fold:
 
 
 class _Finder:
-    def __init__(self, func: relax.Function, statistics: Statistics, powers: bool):
+    def __init__(
+        self,
+        func: relax.Function,
+        statistics: Statistics,
+        config: QuantizeConfig,
+        *,
+        powers: bool,
+    ):
         self.values = {binding.var: binding.value for binding in bindings(func)}
         self.uses = consumers(func)
         self.statistics = statistics
+        self.estimators = {q.var: layer_estimator(config, q) for q in quantizers(func)}
         self.powers = powers
 
     def folds(self) -> Iterator[_Fold]:
@@ -147,6 +163,9 @@ class _Finder:
             return None
         if self.powers:
             factors = 2.0 ** np.round(np.log2(factors))
+        spread = join_spreads([self._spread(var) for var in ordered])
+        scaled = scaled_spread(spread, factors, joined, readers.errors)
+        low, high = self.estimators[ordered[0]].matched_range(scaled, spec)
         sizes = [len(known.low) for known in channels if known is not None]
         parts = np.split(factors, np.cumsum(sizes)[:-1])
         return _Fold(
@@ -162,8 +181,8 @@ class _Finder:
                 for user, port in readers.before
             },
             after={var: along(1 / factors, at, _rank(var)) for var, at in readers.after.items()},
-            low=float((joined.low * factors).min()),
-            high=float((joined.high * factors).max()),
+            low=low,
+            high=high,
             powers=self.powers,
         )
 
@@ -224,6 +243,11 @@ class _Finder:
             high=np.clip(channels.maximum.astype("float64"), 0, high),
             second_moment=channels.squares / max(channels.count, 1),
         )
+
+    def _spread(self, var: relax.Var) -> ChannelSpread:
+        channels = self.statistics[str(self.values[var].args[0].name)].channels
+        assert channels is not None, "_channels() found them"
+        return channels.spread
 
 
 def _concatenate(parts: list[ChannelRange]) -> ChannelRange:

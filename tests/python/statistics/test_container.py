@@ -99,7 +99,7 @@ def test_a_newer_version_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "VERSION", 99)
     shard(0).save(tmp_path / "stats.npz")
     monkeypatch.undo()
-    with pytest.raises(ArtifactError, match="has version 99; this tvm_quant reads version 1"):
+    with pytest.raises(ArtifactError, match="has version 99; this tvm_quant reads version 2"):
         Statistics.load(tmp_path / "stats.npz")
 
 

@@ -6,7 +6,7 @@ from tvm.script import ir as I
 from tvm.script import relax as S
 
 from calibrated import calibrated, names, quantizer_values, value_of
-from numpy_network import evaluate_one
+from numpy_network import all_values, evaluate_one
 from plain_tvm import build, run_one
 from realized import normal
 from tvm_quant.config import QuantizeConfig
@@ -221,6 +221,20 @@ def test_match_scales_multiplies_channels_and_divides_weights():
 
     config = QuantizeConfig(power_of_two_scales=True)  # so that the factors are whole numbers
     tvm.ir.assert_structural_equal(MatchScales(statistics, config)(Before), After)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "clips"), [("robust", True), ("mse", True), ("norm", True), ("minmax", False)]
+)
+def test_the_estimator_ends_the_range_where_a_loud_sample_would_stretch_it(estimator, clips):
+    loudness = np.ones((16, 1, 1, 1), np.float32)
+    loudness[3] = 16
+    x = normal(16, 3, 8, 8, seed=3) * loudness
+    _before, after = before_and_after(conv, QuantizeConfig(activation_estimator=estimator), x)
+    call = value_of(after, "first_relu_q")
+    matched = all_values(strip_quantizers(after), x)["first_relu_matched"].max()
+    share = 255 * float(scale_of(call)[0]) / matched
+    assert (share < 0.99) == clips, share
 
 
 def test_the_branches_of_a_concat_keep_one_grid():
