@@ -3,7 +3,8 @@
 A network passes noise on about as it passes the signal on, so what an error does at the outputs
 goes by its share of the sample it is in. Of a tensor that reaches 30 in one sample of ten and 2 in
 the others, plain counts see the one. Weighed like this, the errors of a sample sum to at most its
-energy, 1: neither a loud nor a silent sample outweighs the rest.
+energy, about 1: neither a loud nor a silent sample outweighs the rest. Weights are powers of two,
+so that sums in float64 are exact, in any order, unless samples are 90 dB apart.
 
 A bin is the bit pattern of a magnitude without its 20 lowest bits, so there are eight an octave.
 """
@@ -51,11 +52,21 @@ class ChannelSpread:
 
     Attributes:
         start: bin of column 0.
-        weights: float32, (C, 2, B): of positive and of negative values.
+        weights: float64, (C, 2, B): of positive and of negative values.
     """
 
     start: int
     weights: Array
+
+    @classmethod
+    def folded(cls, start: int, weights: Array) -> ChannelSpread:
+        """The last `BINS` columns up to the largest magnitude; the first one takes those before."""
+        used = np.flatnonzero(weights.any(axis=(0, 1)))
+        stop = int(used[-1]) + 1 if used.size else 0
+        first = max(stop - BINS, 0)
+        kept = weights[:, :, first:stop].copy()
+        kept[:, :, :1] += weights[:, :, :first].sum(axis=2, keepdims=True)
+        return cls(start=start + first if used.size else 0, weights=kept)
 
     @property
     def stop(self) -> int:
@@ -63,10 +74,9 @@ class ChannelSpread:
         return self.start + int(self.weights.shape[2])
 
     def merge(self, later: ChannelSpread) -> ChannelSpread:
-        """The spread of both data sets. Sums are rounded: fix the order for equal bits."""
+        """The spread of both data sets."""
         start, stop = _span([self, later])
-        weights = self.over(start, stop) + later.over(start, stop)
-        return ChannelSpread(start=start, weights=weights)
+        return ChannelSpread.folded(start, self.over(start, stop) + later.over(start, stop))
 
     def scaled(self, factors: Array, gains: Array, low: float, high: float) -> Distribution:
         """The spread of a tensor whose channels are multiplied by `factors`.
@@ -104,7 +114,7 @@ class ChannelSpread:
     def over(self, start: int, stop: int) -> Array:
         """The weights with columns from bin `start` to bin `stop`."""
         if not self.weights.size:
-            return np.zeros((*self.weights.shape[:2], stop - start), np.float32)
+            return np.zeros((*self.weights.shape[:2], stop - start))
         return np.pad(self.weights, ((0, 0), (0, 0), (self.start - start, stop - self.stop)))
 
 
@@ -127,7 +137,7 @@ class SpreadCollector:
 
     def __init__(self, channels: int):
         self._start = 0
-        self._weights = np.zeros((channels, 2, 0), np.float32)
+        self._weights = np.zeros((channels, 2, 0))
 
     def add(self, view: Array, energy: Array) -> None:
         """Add a batch.
@@ -136,22 +146,22 @@ class SpreadCollector:
             view: float32, (N, before, C, after).
             energy: sum of the squares of each sample, (N,).
         """
-        largest = float(np.abs(view).max(initial=0.0))
+        counted = _thinned(view)
+        largest = np.abs(counted).max(initial=0.0)
         if not largest:
             return
-        self._reserve(int(_keys(np.asarray(largest))))
-        counted = _thinned(view)
+        self._reserve(int(_keys(largest)))
         share = view[0].size / counted[0].size
         offsets = (np.arange(view.shape[2]) * 2 * self._weights.shape[2] - self._start)[:, None]
         for sample, total in zip(counted, energy, strict=True):
             if total > 0:
-                self._count(sample, offsets, np.float32(share / total))
+                self._count(sample, offsets, 2.0 ** np.round(np.log2(share / total)))
 
     def spread(self) -> ChannelSpread:
         """What has been gathered so far."""
-        return ChannelSpread(start=self._start, weights=self._weights.copy())
+        return ChannelSpread.folded(self._start, self._weights)
 
-    def _count(self, sample: Array, offsets: Array, weight: np.float32) -> None:
+    def _count(self, sample: Array, offsets: Array, weight: float) -> None:
         bits = np.ascontiguousarray(sample).view(np.uint32)
         bins = self._weights.shape[2]
         keys = ((bits & np.uint32(0x7FFFFFFF)) >> np.uint32(SHIFT)).astype(np.int64)

@@ -4,7 +4,7 @@ header     uint8: {"format", "version", "samples", "fingerprint", "tensors": [..
 0/positive, 0/negative     int64: counts of tensor 0; where they start stands in the header
 0/sample_min, ...          float32, (S,)
 0/channel_lows, ...        (16, C), where there are channels
-0/channel_spread           float32, (C, 2, B); its first bin stands in the header
+0/channel_spread           float64, (C, 2, B); its first bin stands in the header
 """
 
 from __future__ import annotations
