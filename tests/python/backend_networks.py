@@ -3,8 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import tvm
 from tvm import IRModule, relax
+from tvm.target import Target
 
 from plain_tvm import build
 from tvm_quant.backend import compile
@@ -14,9 +16,34 @@ from tvm_quant.op import requantize
 R = relax.op
 
 
-def run(mod: IRModule, *inputs: np.ndarray) -> list[np.ndarray]:
+X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}
+ARM = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "generic"}
+
+#: One target for each row of `ISAS`: (name, target, what the CPU needs in the kernel's words).
+ISA_TARGETS = [
+    ("avx512vnni", {**X86, "mcpu": "x86-64-v4", "mattr": ["+avx512vnni"]}, ["avx512_vnni"]),
+    ("avx512", {**X86, "mcpu": "x86-64-v4"}, ["avx512bw", "avx512vl"]),
+    ("avxvnni", {**X86, "mcpu": "x86-64-v3", "mattr": ["+avxvnni"]}, ["avx_vnni"]),
+    ("avx2", {**X86, "mcpu": "x86-64-v3"}, ["avx2", "fma"]),
+    ("sse2", {**X86, "mcpu": "x86-64"}, ["sse2"]),
+    ("neon_i8mm", {**ARM, "mattr": ["+dotprod", "+i8mm"]}, ["aarch64", "asimddp", "i8mm"]),
+    ("neon_dotprod", {**ARM, "mattr": ["+dotprod"]}, ["aarch64", "asimddp"]),
+    ("neon", ARM, ["aarch64", "asimd"]),
+]
+
+#: Parametrizes a test by the targets that this CPU runs; the others are skipped.
+runs_on = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(Target(target), id=name, marks=pytest.mark.isa(*features))
+        for name, target, features in ISA_TARGETS
+    ],
+)
+
+
+def run(mod: IRModule, *inputs: np.ndarray, target: str | Target = "llvm") -> list[np.ndarray]:
     """Results of `main` as our backend compiles it."""
-    result = relax.VirtualMachine(compile(mod), tvm.cpu())["main"](
+    result = relax.VirtualMachine(compile(mod, target), tvm.cpu())["main"](
         *[tvm.runtime.tensor(np.asarray(x, order="C")) for x in inputs]
     )
     fields = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)

@@ -5,9 +5,12 @@ Data is channels-last. Weights of a dense contraction are packed as
     weight[o // lanes, *kernel, i, o % lanes]
 
 so that one vector load gives the weights of `lanes` neighbouring output channels. Where the
-accumulator is an integer and the target multiplies pairs, `i` is split once more:
+target multiplies a group of 8-bit weights at once, 2 or 4, `i` is split once more:
 
-    weight[o // lanes, *kernel, i // 2, o % lanes, i % 2]
+    weight[o // lanes, *kernel, i // group, o % lanes, i % group]
+
+and the data is staged as the type that the instruction reads, unless it already is. Where that only
+differs in sign, all values are moved by 128; the caller takes it out of the sums again.
 
 The accumulator may be larger than the output (rounded up to whole tiles); the last stage cuts.
 """
@@ -22,7 +25,10 @@ from typing import Any
 import tvm_ffi
 from tvm import te, tirx
 
+from tvm_quant.backend.cpu.isa import byte_offset
+
 Dim = Any  # an int or a TIR expression
+SIGN_BIT = {"int8": -128, "uint8": 128}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +86,8 @@ def stage(
 ) -> te.Tensor:
     """A copy of `data` with padding, as `output` pixels of `channels` input channels read it.
 
-    Gives `data` itself where nothing has to be padded or converted.
+    Gives `data` itself where nothing has to be padded or converted. Values of the other 8-bit type
+    are moved to its range: see `byte_offset`.
     """
     batches = len(data.shape) - 1 - len(window.kernel)
     spatial, extent = tuple(data.shape[batches:-1]), window.extent(output)
@@ -90,7 +97,8 @@ def stage(
     pads = any(window.pad_before) or not fits or any(step > 1 for step in spread)
     if not pads and _same(channels, data.shape[-1]) and str(data.dtype) == dtype:
         return data
-    value = tirx.const(window.pad_value, dtype)
+    offset = byte_offset(str(data.dtype), dtype)
+    value = tirx.const(window.pad_value + offset, dtype)
 
     def element(*index: tirx.Var) -> tirx.Expr:
         batch, pixel, channel = index[:batches], index[batches:-1], index[-1]
@@ -108,6 +116,8 @@ def stage(
             inside.append(channel < data.shape[-1])
         pixels = [at // step for at, step in zip(source, spread, strict=True)]
         read = data(*batch, *pixels, channel).astype(dtype)
+        if offset:
+            read = read ^ tirx.const(SIGN_BIT[dtype], dtype)
         return te.if_then_else(te.all(*inside), read, value) if inside else read
 
     return te.compute((*data.shape[:batches], *extent, channels), element, name="staged")
@@ -122,13 +132,15 @@ def dense(
     output: Sequence[Dim],
     channels: int,
     groups: int,
+    staged_dtype: str,
     dtype: str,
 ) -> te.Tensor:
     """A convolution (or matrix product) with packed weights.
 
     Args:
         data: (*batch, *spatial, I).
-        weight: packed as above; (O/lanes, *kernel, I/groups, lanes) or with pairs.
+        weight: packed as above; (O/lanes, *kernel, I/groups/group, lanes, group) or, of single
+            input channels, (O/lanes, *kernel, I/groups, lanes).
         window: geometry.
         rounded: extent of the accumulator's last spatial axis, at least the output's. None, for
             pointwise windows only: the accumulator has one axis for all pixels, so that a tile may
@@ -136,24 +148,25 @@ def dense(
         output: spatial shape of the result.
         channels: O of the result; the packed weights may hold more.
         groups: each reads its own I/groups input channels.
+        staged_dtype: as which the data is multiplied.
         dtype: of the accumulator and result.
     """
     rank = len(window.kernel)
     batch = tuple(data.shape[: len(data.shape) - 1 - rank])
-    pairs = len(weight.shape) == rank + 4
+    group = int(weight.shape[-1]) if len(weight.shape) == rank + 4 else 1
     inner, lanes = int(weight.shape[rank + 1]), int(weight.shape[rank + 2])
-    depth = inner * 2 if pairs else inner
+    depth = inner * group
     accumulated = (*output[:-1], output[-1] if rounded is None else rounded)
-    staged = stage(data, window, accumulated, depth * groups, "int16" if pairs else str(data.dtype))
+    staged = stage(data, window, accumulated, depth * groups, staged_dtype)
     packed = int(weight.shape[0]) * lanes
     taps = _taps(window)
     depth_axes = [te.reduce_axis((0, inner), name="i")]
-    depth_axes += [te.reduce_axis((0, 2), name="pair")] if pairs else []
+    depth_axes += [te.reduce_axis((0, group), name="of_group")] if group > 1 else []
     lead, flat = _flat_split((*batch, *accumulated)) if rounded is None else (len(batch) + rank, ())
 
     def element(*index: tirx.Var) -> tirx.Expr:
         at, channel = (*index[:lead], *_unravel(index[lead:-1], flat)), index[-1]
-        i = depth_axes[0] * 2 + depth_axes[1] if pairs else depth_axes[0]
+        i = depth_axes[0] * group + depth_axes[1] if group > 1 else depth_axes[0]
         i = i if groups == 1 else channel // (packed // groups) * depth + i
         x = staged(*at[: len(batch)], *window.at(at[len(batch) :], taps), i).astype(dtype)
         w = weight(channel // lanes, *taps, depth_axes[0], channel % lanes, *depth_axes[1:])

@@ -1,12 +1,15 @@
 """Tensor intrinsics: what one instruction of the target computes, for `Schedule.tensorize`.
 
     pair_dot    total[l] += data[0] * weight[l, 0] + data[1] * weight[l, 1]
-                int32 += int16 * int8, exact
+                int32 += int16 * int8
+    quad_dot    total[l] += data[0] * weight[l, 0] + ... + data[3] * weight[l, 3]
+                int32 += uint8 * int8, or int8 * int8
 
-Two products of 16 bits are summed in 32 bits (`vpmaddwd`), never in 16 with saturation
-(`vpmaddubsw`), so the result equals plain integer arithmetic.
+Both are exact. Pairs are products of 16 bits summed in 32 (`vpmaddwd`), never in 16 with saturation
+(`vpmaddubsw`); quads are products of 8 bits summed in 32 (`vpdpbusd`, `sdot`, `usdot`). The data of
+a sum has 32 bits and is broadcast to all lanes.
 
-Source: Intel SDM vol. 2, PMADDWD.
+Source: Intel SDM vol. 2, PMADDWD and VPDPBUSD; Arm ARM, C7.2, SDOT (vector) and USDOT (vector).
 """
 
 # TVMScript annotates arguments with calls.
@@ -18,36 +21,67 @@ import functools
 
 from tvm.s_tir import TensorIntrin
 from tvm.script import tirx as T  # noqa: N812
-from tvm.tirx import PrimFunc
+from tvm.tirx import Expr, PrimFunc
+
+from tvm_quant.backend.cpu.isa import Dot
+
+NAMES = {2: "pair_dot", 4: "quad_dot"}
 
 
 @functools.cache
-def pair_dot(lanes: int, instruction: str) -> str:
-    """Name of the registered intrinsic that multiplies pairs for `lanes` sums at once.
+def dot_intrinsic(lanes: int, dot: Dot) -> str:
+    """Name of the registered tensor intrinsic of `dot` for `lanes` sums at once.
 
-    Args:
-        lanes: 32-bit lanes of a vector.
-        instruction: LLVM's name of it.
+    Its buffers are data: (dot.size,), weight: int8, (lanes, dot.size), total: int32, (lanes,).
+
+    >>> from tvm_quant.backend.cpu.isa import ISAS
+    >>> dot_intrinsic(16, ISAS[0].dots[0])
+    'tvm_quant.quad_dot_uint8_16'
     """
-    name = f"tvm_quant.pair_dot_{lanes}"
+    name = f"tvm_quant.{NAMES[dot.size]}_{dot.data}_{lanes}"
     TensorIntrin.register(
-        name, _description(lanes), _implementation(lanes, instruction), override=True
+        name, _description(lanes, dot), _implementation(lanes, dot), override=True
     )
     return name
 
 
-def _description(lanes: int) -> PrimFunc:
+def multiply_add(total: Expr, data: Expr, weight: Expr, dot: Dot) -> Expr:
+    """The sums after one instruction.
+
+    Args:
+        total: int32 x lanes.
+        data: int32 x lanes, the data of each sum.
+        weight: int8 x (lanes * dot.size).
+        dot: the instruction.
+    """
+    lanes = total.ty.dtype.lanes
+    operand = f"{_operand_type(dot)}x{lanes * dot.size}"
+    operands = [T.reinterpret(data, dtype=operand), T.cast(weight, operand)]
+    function = T.llvm_lookup_intrinsic_id(dot.instruction)
+    if dot.accumulates:
+        return T.call_llvm_pure_intrin(function, total, *operands, dtype=f"int32x{lanes}")
+    return total + T.call_llvm_pure_intrin(function, *operands, dtype=f"int32x{lanes}")
+
+
+def _operand_type(dot: Dot) -> str:
+    """LLVM's integers have no sign: all 8-bit operands are declared alike."""
+    return "int16" if dot.data == "int16" else "int8"
+
+
+def _description(lanes: int, dot: Dot) -> PrimFunc:
+    dtype, size = dot.data, dot.size
+
     @T.prim_func(s_tir=True)
     def description(
-        data: T.Buffer((2,), "int16", offset_factor=1),
-        weight: T.Buffer((lanes, 2), "int8", offset_factor=1),
+        data: T.Buffer((size,), dtype, offset_factor=1),
+        weight: T.Buffer((lanes, size), "int8", offset_factor=1),
         total: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
-            T.reads(total[0:lanes], data[0:2], weight[0:lanes, 0:2])
+            T.reads(total[0:lanes], data[0:size], weight[0:lanes, 0:size])
             T.writes(total[0:lanes])
             for i in T.serial(0, lanes):
-                for k in T.serial(0, 2):
+                for k in T.serial(0, size):
                     with T.sblock("update"):
                         vi, vk = T.axis.remap("SR", [i, k])
                         total[vi] = total[vi] + T.cast(data[vk], "int32") * T.cast(
@@ -57,27 +91,24 @@ def _description(lanes: int) -> PrimFunc:
     return description
 
 
-def _implementation(lanes: int, instruction: str) -> PrimFunc:
-    sums, shorts, bytes_ = f"int32x{lanes}", f"int16x{2 * lanes}", f"int8x{2 * lanes}"
+def _implementation(lanes: int, dot: Dot) -> PrimFunc:
+    dtype, size = dot.data, dot.size
+    sums, word, bytes_ = f"int32x{lanes}", f"{dtype}x{size}", f"int8x{lanes * size}"
 
     @T.prim_func(s_tir=True)
     def implementation(
-        data: T.Buffer((2,), "int16", offset_factor=1),
-        weight: T.Buffer((lanes, 2), "int8", offset_factor=1),
+        data: T.Buffer((size,), dtype, offset_factor=1),
+        weight: T.Buffer((lanes, size), "int8", offset_factor=1),
         total: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
-            T.reads(total[0:lanes], data[0:2], weight[0:lanes, 0:2])
+            T.reads(total[0:lanes], data[0:size], weight[0:lanes, 0:size])
             T.writes(total[0:lanes])
-            pair = T.reinterpret(data.vload([0], "int16x2"), dtype="int32")
-            weights = T.cast(weight.vload([0, 0], dtype=bytes_), shorts)
-            total[T.ramp(T.int32(0), 1, lanes)] = total.vload(
-                [0], dtype=sums
-            ) + T.call_llvm_pure_intrin(
-                T.llvm_lookup_intrinsic_id(instruction),
-                T.reinterpret(T.broadcast(pair, lanes), dtype=shorts),
-                weights,
-                dtype=sums,
+            total[T.ramp(T.int32(0), 1, lanes)] = multiply_add(
+                total.vload([0], dtype=sums),
+                T.broadcast(T.reinterpret(data.vload([0], word), dtype="int32"), lanes),
+                weight.vload([0, 0], dtype=bytes_),
+                dot,
             )
 
     return implementation

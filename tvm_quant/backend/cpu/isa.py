@@ -10,6 +10,50 @@ from dataclasses import dataclass
 from tvm.target import Target
 from tvm.target.codegen import llvm_get_cpu_features
 
+# What data of a type can be converted to without a loss, as an instruction reads it.
+CONVERTS = {
+    "int16": ("int8", "uint8", "int16"),
+    "uint8": ("uint8", "int8"),
+    "int8": ("int8", "uint8"),
+}
+LOWEST = {"int8": -128, "uint8": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """An instruction for exact dot products of data and int8 weights, one per int32 lane.
+
+    Attributes:
+        data: type as which it reads the data.
+        size: products of a lane; together their data has 32 bits.
+        instruction: LLVM's name of it; operands are (lanes,) data, weights.
+        accumulates: whether it also adds the lanes' old values, its first operand then.
+    """
+
+    data: str
+    size: int
+    instruction: str
+    accumulates: bool = True
+
+    def takes(self, dtype: str) -> bool:
+        """Whether data of `dtype` can be converted to what the instruction reads."""
+        return dtype in CONVERTS[self.data]
+
+    def offset(self, dtype: str) -> int:
+        """What the conversion of data of `dtype` adds to each value: 0, 128 or -128."""
+        return byte_offset(dtype, self.data)
+
+
+def byte_offset(dtype: str, other: str) -> int:
+    """What maps the range of one 8-bit type to that of another; 0 for all other types.
+
+    >>> byte_offset("int8", "uint8"), byte_offset("uint8", "int8"), byte_offset("int8", "int16")
+    (128, -128, 0)
+    """
+    if dtype not in LOWEST or other not in LOWEST:
+        return 0
+    return LOWEST[other] - LOWEST[dtype]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Isa:
@@ -19,7 +63,7 @@ class Isa:
     features: frozenset[str]  # all of them are needed, spelled as LLVM does
     vector_bits: int
     registers: int  # vector registers
-    pair_dot: str | None = None  # LLVM intrinsic of the exact sum of two 16-bit products
+    dots: tuple[Dot, ...] = ()  # the most products first
     cache_bytes: int = 128 * 1024  # share of the second-level cache for one tensor of a tile
 
     @property
@@ -27,23 +71,57 @@ class Isa:
         """32-bit lanes of a vector."""
         return self.vector_bits // 32
 
+    def dot(self, dtype: str, *, size: int | None = None) -> Dot | None:
+        """The best instruction for data of `dtype` and int8 weights; of one `size` if given.
+
+        One that reads `dtype` as it is comes before one for which the data has to be converted.
+        """
+        fit = [dot for dot in self.dots if dot.takes(dtype) and size in (None, dot.size)]
+        return next((dot for dot in fit if dot.data == dtype), fit[0] if fit else None)
+
+
+def _pairs(instruction: str) -> Dot:
+    """Products of 16 bits summed in 32 (never `pmaddubsw`, which saturates at 16)."""
+    return Dot(data="int16", size=2, instruction=instruction, accumulates=False)
+
 
 ISAS = (
-    # Intel SDM vol. 1, chapter 15: 32 registers zmm0..zmm31.
+    # Intel SDM vol. 1, chapter 15: 32 registers zmm0..zmm31; vol. 2, VPDPBUSD.
+    Isa(
+        name="avx512vnni",
+        features=frozenset({"avx512f", "avx512bw", "avx512vnni"}),
+        vector_bits=512,
+        registers=32,
+        dots=(
+            Dot(data="uint8", size=4, instruction="llvm.x86.avx512.vpdpbusd.512"),
+            _pairs("llvm.x86.avx512.pmaddw.d.512"),
+        ),
+    ),
     Isa(
         name="avx512",
         features=frozenset({"avx512f", "avx512bw"}),
         vector_bits=512,
         registers=32,
-        pair_dot="llvm.x86.avx512.pmaddw.d.512",
+        dots=(_pairs("llvm.x86.avx512.pmaddw.d.512"),),
     ),
-    # Intel SDM vol. 1, chapter 14: 16 registers ymm0..ymm15.
+    # The same instruction on ymm registers, VEX-encoded; LLVM has one name for both encodings.
+    Isa(
+        name="avxvnni",
+        features=frozenset({"avx2", "fma", "avxvnni"}),
+        vector_bits=256,
+        registers=16,
+        dots=(
+            Dot(data="uint8", size=4, instruction="llvm.x86.avx512.vpdpbusd.256"),
+            _pairs("llvm.x86.avx2.pmadd.wd"),
+        ),
+    ),
+    # Intel SDM vol. 1, chapter 14: 16 registers ymm0..ymm15; vol. 2, PMADDWD.
     Isa(
         name="avx2",
         features=frozenset({"avx2", "fma"}),
         vector_bits=256,
         registers=16,
-        pair_dot="llvm.x86.avx2.pmadd.wd",
+        dots=(_pairs("llvm.x86.avx2.pmadd.wd"),),
     ),
     # Baseline of x86-64: 16 registers xmm0..xmm15.
     Isa(
@@ -51,9 +129,26 @@ ISAS = (
         features=frozenset({"sse2"}),
         vector_bits=128,
         registers=16,
-        pair_dot="llvm.x86.sse2.pmadd.wd",
+        dots=(_pairs("llvm.x86.sse2.pmadd.wd"),),
     ),
-    # Arm ARM, A64: 32 registers v0..v31.
+    # Arm ARM, A64: 32 registers v0..v31; FEAT_I8MM (USDOT), FEAT_DotProd (SDOT).
+    Isa(
+        name="neon_i8mm",
+        features=frozenset({"neon", "dotprod", "i8mm"}),
+        vector_bits=128,
+        registers=32,
+        dots=(
+            Dot(data="uint8", size=4, instruction="llvm.aarch64.neon.usdot.v4i32.v16i8"),
+            Dot(data="int8", size=4, instruction="llvm.aarch64.neon.sdot.v4i32.v16i8"),
+        ),
+    ),
+    Isa(
+        name="neon_dotprod",
+        features=frozenset({"neon", "dotprod"}),
+        vector_bits=128,
+        registers=32,
+        dots=(Dot(data="int8", size=4, instruction="llvm.aarch64.neon.sdot.v4i32.v16i8"),),
+    ),
     Isa(name="neon", features=frozenset({"neon"}), vector_bits=128, registers=32),
     # Anything LLVM vectorizes by itself.
     Isa(name="generic", features=frozenset(), vector_bits=128, registers=16),

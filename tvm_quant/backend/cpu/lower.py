@@ -31,7 +31,7 @@ from tvm_quant.backend.cpu.contraction import (
     per_channel,
     pointwise_window,
 )
-from tvm_quant.backend.cpu.isa import Isa
+from tvm_quant.backend.cpu.isa import Dot, Isa
 from tvm_quant.backend.cpu.pack import pack_dense
 from tvm_quant.backend.cpu.tile import choose_tile, window_rows
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
@@ -169,12 +169,11 @@ class _Lowering(PyExprMutator):
                 groups=groups,
                 dtype=dtype,
             )
-        # An odd number of channels per group would need a gap between the groups of the data.
-        splits = groups == 1 or weight.shape[-1] % 2 == 0
-        pairs = splits and lanes == self.isa.lanes and self._has_pairs(data, weight, dtype)
-        packed = pack_dense(weight, lanes=lanes, pairs=pairs)
+        dot = self._dot(data, weight, groups, dtype) if lanes == self.isa.lanes else None
+        packed = pack_dense(weight, lanes=lanes, group=dot.size if dot else 1)
         vectors = packed.shape[0] // groups
-        return self._emit(
+        given = str(data.ty.dtype)
+        total = self._emit(
             dense,
             "contract",
             data,
@@ -184,18 +183,28 @@ class _Lowering(PyExprMutator):
             output=output,
             channels=int(weight.shape[0]),
             groups=groups,
+            staged_dtype=dot.data if dot else given,
             dtype=dtype,
         )
+        offset = dot.offset(given) if dot else 0
+        if not offset:
+            return total
+        excess = offset * weight.astype(np.int64).reshape(len(weight), -1).sum(1)
+        return relax.op.add(self.builder_.emit(total), constant((-excess).astype(np.int32)))
 
-    def _has_pairs(self, data: relax.Expr, weight: npt.NDArray[Any], dtype: str) -> bool:
-        """Whether the target has an exact instruction for pairs of products of these types."""
-        return (
-            self.isa.pair_dot is not None
-            and str(data.ty.dtype) in ("int8", "uint8", "int16")
-            and weight.dtype == np.int8
-            and dtype == "int32"
-            and weight.shape[-1] > 1
-        )
+    def _dot(
+        self, data: relax.Expr, weight: npt.NDArray[Any], groups: int, dtype: str
+    ) -> Dot | None:
+        """The target's exact instruction for sums of products of these types, if there is one."""
+        depth = weight.shape[-1]
+        if weight.dtype != np.int8 or dtype != "int32" or depth == 1:
+            return None
+        dot = self.isa.dot(str(data.ty.dtype))
+        if dot is None or groups == 1 or depth % dot.size == 0:
+            return dot
+        # The groups of the data would need gaps between them.
+        pairs = self.isa.dot(str(data.ty.dtype), size=2)
+        return pairs if depth % 2 == 0 else None
 
     def _emit(
         self, kernel: Any, name: str, *args: relax.Expr, window: Window, **kwargs: Any

@@ -10,27 +10,29 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-def pack_dense(weight: Array, *, lanes: int, pairs: bool) -> Array:
+def pack_dense(weight: Array, *, lanes: int, group: int = 1) -> Array:
     """Weights in the order in which a tile reads them, padded with zeros to whole vectors.
 
     Args:
         weight: (O, *kernel, I).
         lanes: output channels of a vector.
-        pairs: whether two neighbouring input channels are multiplied at once.
+        group: neighbouring input channels that are multiplied at once.
 
     Returns:
-        (O/lanes, *kernel, I, lanes), with pairs (O/lanes, *kernel, I/2, lanes, 2).
+        (O/lanes, *kernel, I, lanes); of groups, (O/lanes, *kernel, I/group, lanes, group).
 
-    >>> pack_dense(np.arange(6).reshape(3, 2), lanes=2, pairs=False).tolist()
+    >>> pack_dense(np.arange(6).reshape(3, 2), lanes=2).tolist()
     [[[0, 2], [1, 3]], [[4, 0], [5, 0]]]
+    >>> pack_dense(np.arange(6).reshape(3, 2), lanes=2, group=2).tolist()
+    [[[[0, 1], [2, 3]]], [[[4, 5], [0, 0]]]]
     """
     channels, depth = weight.shape[0], weight.shape[-1]
     padding = [(0, 0)] * weight.ndim
     padding[0] = (0, -channels % lanes)
-    padding[-1] = (0, depth % 2 if pairs else 0)
+    padding[-1] = (0, -depth % group)
     padded = np.pad(weight, padding)
     blocks = padded.reshape(-1, lanes, *padded.shape[1:])
     packed = np.moveaxis(blocks, 1, -1)
-    if pairs:
-        packed = packed.reshape(*packed.shape[:-2], -1, 2, lanes).swapaxes(-1, -2)
+    if group > 1:
+        packed = packed.reshape(*packed.shape[:-2], -1, group, lanes).swapaxes(-1, -2)
     return np.ascontiguousarray(packed)

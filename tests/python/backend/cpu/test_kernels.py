@@ -26,8 +26,9 @@ PROPERTY = settings(
 )
 
 
-def equals_the_plain_build(mod, *inputs):
-    for ours, plain in zip(networks.run(mod, *inputs), plain_tvm.run(mod, *inputs), strict=True):
+def equals_the_plain_build(mod, *inputs, target="llvm"):
+    results = networks.run(mod, *inputs, target=target)
+    for ours, plain in zip(results, plain_tvm.run(mod, *inputs), strict=True):
         np.testing.assert_array_equal(ours, plain)
 
 
@@ -40,8 +41,8 @@ def is_close_to_the_plain_build(mod, *inputs):
 def convolutions(draw):
     """(data shape, weight shape, attributes): all groupings, odd channels, every geometry."""
     groups = draw(st.sampled_from([1, 1, 2, 3, 8]))
-    depth = draw(st.sampled_from([1, 2, 3, 5, 16])) if groups < 8 else 1
-    per_group = draw(st.sampled_from([1, 2, 4, 8, 10, 24]))
+    depth = draw(st.sampled_from([1, 2, 3, 5, 6, 16])) if groups < 8 else 1
+    per_group = draw(st.sampled_from([1, 2, 4, 8, 10, 24, 32]))
     kernel = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
     dilation = (draw(st.integers(1, 2)), draw(st.integers(1, 2)))
     padding = draw(st.integers(0, 2))
@@ -53,12 +54,13 @@ def convolutions(draw):
     return (batch, groups * depth, *spatial), (groups * per_group, depth, *kernel), attrs
 
 
+@networks.runs_on
 @PROPERTY
 @given(convolutions(), st.sampled_from(["uint8", "int8"]), st.integers(0, 100))
-def test_integer_convolutions_equal_the_plain_build(geometry, dtype, zero_point):
+def test_integer_convolutions_equal_the_plain_build(target, geometry, dtype, zero_point):
     shape, weight, attrs = geometry
     mod = networks.integer_conv(shape, weight, dtype=dtype, zero_point=zero_point, **attrs)
-    equals_the_plain_build(mod, networks.codes(shape, dtype))
+    equals_the_plain_build(mod, networks.codes(shape, dtype), target=target)
 
 
 @PROPERTY
@@ -68,6 +70,7 @@ def test_float_convolutions_are_close_to_the_plain_build(geometry):
     is_close_to_the_plain_build(networks.float_conv(shape, weight, **attrs), networks.normal(shape))
 
 
+@networks.runs_on
 @PROPERTY
 @given(
     st.sampled_from([(1,), (7,), (2, 3), (2, 1, 5)]),
@@ -75,7 +78,7 @@ def test_float_convolutions_are_close_to_the_plain_build(geometry):
     st.sampled_from([1, 8, 10, 40]),
     st.sampled_from(["uint8", "int8", "int16"]),
 )
-def test_integer_matrix_products_equal_the_plain_build(rows, depth, columns, dtype):
+def test_integer_matrix_products_equal_the_plain_build(target, rows, depth, columns, dtype):
     rng = np.random.default_rng(0)
     weight = rng.integers(-128, 128, (depth, columns)).astype("int8")
     bias = rng.integers(-99, 99, columns).astype("int32")
@@ -86,19 +89,48 @@ def test_integer_matrix_products_equal_the_plain_build(rows, depth, columns, dty
         return requantize(y, 0.003, 7, dtype="int8", qmin=-128, qmax=127)
 
     shape = (*rows, depth)
-    equals_the_plain_build(plain_tvm.build(body, x=(dtype, *shape)), networks.codes(shape, dtype))
+    mod = plain_tvm.build(body, x=(dtype, *shape))
+    equals_the_plain_build(mod, networks.codes(shape, dtype), target=target)
 
 
-def test_the_largest_sums_do_not_saturate():
+@networks.runs_on
+@pytest.mark.parametrize("value", [255, -128])
+def test_the_largest_sums_do_not_saturate(target, value):
     """-128 * 255 twice is below the range of 16 bits."""
     weight = np.full((8, 64, 1, 1), -128, "int8")
+    dtype = "uint8" if value > 0 else "int8"
 
     def body(_builder, x):
         return R.nn.conv2d(x, constant(weight), out_dtype="int32")
 
-    mod = plain_tvm.build(body, x=("uint8", 1, 64, 4, 4))
-    (total,) = networks.run(mod, np.full((1, 64, 4, 4), 255, "uint8"))
-    np.testing.assert_array_equal(total, -128 * 255 * 64)
+    mod = plain_tvm.build(body, x=(dtype, 1, 64, 4, 4))
+    (total,) = networks.run(mod, np.full((1, 64, 4, 4), value, dtype), target=target)
+    np.testing.assert_array_equal(total, -128 * value * 64)
+
+
+@networks.runs_on
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("channels", [3, 6, 8, 32])
+def test_chained_convolutions_equal_the_plain_build(target, dtype, channels):
+    """Strides, tiles that do not fit, a spread input, and two readers of one tensor."""
+    rng = np.random.default_rng(0)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    shapes = [(40, channels, 3, 3), (channels, 40, 1, 1)]
+    kernels = [rng.integers(-127, 128, shape).astype("int8") for shape in shapes]
+    spread = rng.integers(-127, 128, (channels, 20, 2, 2)).astype("int8")
+
+    def body(builder, x):
+        first, second = map(constant, kernels)
+        y = builder.emit(R.nn.conv2d(x, first, padding=1, strides=2, out_dtype="int32"))
+        y = builder.emit(requantize(y, 1e-3, 7, dtype=dtype, qmin=low, qmax=high))
+        y = builder.emit(R.nn.conv2d(y, second, out_dtype="int32"))
+        y = builder.emit(requantize(y, 1e-3, 7, dtype=dtype, qmin=low, qmax=high))
+        z = R.nn.conv2d_transpose(y, constant(spread), strides=(2, 2), out_dtype="int32")
+        return y, builder.emit(z)
+
+    shape = (2, channels, 17, 13)
+    mod = plain_tvm.build(body, x=(dtype, *shape))
+    equals_the_plain_build(mod, networks.codes(shape, dtype), target=target)
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint16"])

@@ -14,6 +14,7 @@ from tvm_quant.ir import bindings, constant, constant_value, op_name
 R = relax.op
 AVX2 = next(isa for isa in ISAS if isa.name == "avx2")
 NEON = next(isa for isa in ISAS if isa.name == "neon")
+VNNI = next(isa for isa in ISAS if isa.name == "avx512vnni")
 LAST = {"data_layout": "NHWC", "out_layout": "NHWC"}
 
 
@@ -31,19 +32,19 @@ def test_the_weight_is_packed_at_compile_time():
     weight = np.random.default_rng(0).normal(size=(12, 3, 3, 3)).astype("float32")
     _, (call,) = lowered(lambda _b, x: R.nn.conv2d(x, constant(weight), **LAST), x=(1, 8, 8, 3))
     assert op_name(call) == "relax.call_tir"
-    packed = pack_dense(weight.transpose(0, 2, 3, 1), lanes=8, pairs=False)
+    packed = pack_dense(weight.transpose(0, 2, 3, 1), lanes=8)
     np.testing.assert_array_equal(constant_value(call.args[1].fields[1]), packed)
 
 
-@pytest.mark.parametrize(("isa", "pairs"), [(AVX2, True), (NEON, False)])
-def test_eight_bit_weights_are_paired_where_the_target_multiplies_pairs(isa, pairs):
+@pytest.mark.parametrize(("isa", "group"), [(NEON, 1), (AVX2, 2), (VNNI, 4)])
+def test_eight_bit_weights_are_grouped_as_the_target_multiplies_them(isa, group):
     weight = np.random.default_rng(0).integers(-9, 9, (16, 5, 1, 1)).astype("int8")
 
     def body(_b, x):
         return R.nn.conv2d(x, constant(weight), out_dtype="int32", **LAST)
 
     _, (call,) = lowered(body, isa, x=("uint8", 1, 4, 4, 5))
-    packed = pack_dense(weight.transpose(0, 2, 3, 1), lanes=isa.lanes, pairs=pairs)
+    packed = pack_dense(weight.transpose(0, 2, 3, 1), lanes=isa.lanes, group=group)
     np.testing.assert_array_equal(constant_value(call.args[1].fields[1]), packed)
 
 

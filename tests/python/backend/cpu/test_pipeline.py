@@ -7,6 +7,7 @@ import backend_networks as networks
 from tvm_quant.backend import compile
 
 X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}
+ARM = {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}
 
 
 def assembly(mod, target) -> str:
@@ -21,10 +22,17 @@ def assembly(mod, target) -> str:
 @pytest.mark.parametrize(
     ("target", "instruction"),
     [
+        ({**X86, "mcpu": "znver4"}, ("vpdpbusd", "%zmm")),
+        # LLVM prefers 256 bits for these, but must not split our vectors.
+        ({**X86, "mcpu": "cascadelake"}, ("vpdpbusd", "%zmm")),
+        ({**X86, "mcpu": "sapphirerapids"}, ("vpdpbusd", "%zmm")),
+        ({**X86, "mcpu": "alderlake"}, ("{vex}", "vpdpbusd", "%ymm")),
         ({**X86, "mcpu": "haswell"}, ("vpmaddwd", "%ymm")),
         ({**X86, "mcpu": "skylake-avx512"}, ("vpmaddwd", "%zmm")),
         ({**X86, "mcpu": "nehalem"}, ("pmaddwd", "%xmm")),
-        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}, ("mla", ".4s")),
+        ({**ARM, "mcpu": "neoverse-v1"}, ("usdot", ".4s")),
+        ({**ARM, "mcpu": "cortex-a76"}, ("sdot", ".4s")),
+        ({**ARM, "mcpu": "cortex-a72"}, ("mla", ".4s")),
     ],
     ids=lambda value: value.get("mcpu") if isinstance(value, dict) else value[0],
 )
@@ -32,6 +40,20 @@ def test_integer_kernels_use_the_vectors_of_the_target(target, instruction):
     mod = networks.integer_conv((1, 16, 8, 8), (16, 16, 3, 3), padding=1)
     lines = assembly(mod, target).splitlines()
     assert any(all(part in line for part in instruction) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("target", "instruction"),
+    [
+        ({**X86, "mcpu": "znver4"}, "vpdpbusd"),
+        ({**ARM, "mcpu": "neoverse-v1"}, "\tsdot"),
+        ({**ARM, "mcpu": "cortex-a76"}, "\tsdot"),
+    ],
+    ids=lambda value: value.get("mcpu") if isinstance(value, dict) else None,
+)
+def test_signed_data_is_multiplied_by_fours(target, instruction):
+    mod = networks.integer_conv((1, 16, 8, 8), (16, 16, 3, 3), padding=1, dtype="int8")
+    assert instruction in assembly(mod, target)
 
 
 @pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512"])

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV, ScheduleError
+from tvm.tirx import BufferRegion
 
-from tvm_quant.backend.cpu.intrinsics import pair_dot
+from tvm_quant.backend.cpu.intrinsics import dot_intrinsic
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     divisor,
@@ -43,7 +44,8 @@ class _Contraction:
     total: SBlockRV
     epilogue: SBlockRV
     lanes: int
-    pairs: bool
+    group: int  # input channels multiplied at once
+    data: str  # type of the factor that is not the weight
     vectors: int  # vectors of output channels that read the same inputs
     pixel_axes: int  # last spatial axes of the result that are one axis of the accumulator
 
@@ -69,7 +71,7 @@ def _find(sch: s_tir.Schedule) -> _Contraction | None:
     weight = _packed_weight(sch, sums[0])
     if weight is None:
         return None
-    lanes, pairs = weight
+    lanes, group, data = weight
     if not list(sch.get_consumers(sums[0])):
         sch.cache_write(sums[0], 0, "global")
     inline_injective(sch, keep=[])
@@ -85,39 +87,42 @@ def _find(sch: s_tir.Schedule) -> _Contraction | None:
         total=sums[0],
         epilogue=readers[0],
         lanes=lanes,
-        pairs=pairs,
-        vectors=_channels_per_group(sch, sums[0], channels) // lanes,
+        group=group,
+        data=str(data.source.dtype),
+        vectors=_channels_per_group(sch, sums[0], data, channels) // lanes,
         pixel_axes=axes,
     )
 
 
-def _packed_weight(sch: s_tir.Schedule, block: SBlockRV) -> tuple[int, bool] | None:
-    """(lanes, pairs) if a factor of the sum is read at [o // lanes, ..., o % lanes(, pair)]."""
+def _packed_weight(sch: s_tir.Schedule, block: SBlockRV) -> tuple[int, int, BufferRegion] | None:
+    """(lanes, group, the other factor) if one is read at [o // lanes, ..., o % lanes(, i)]."""
     kinds = iter_kinds(sch, block)
     if "R" not in kinds or "O" in kinds or kinds != "S" * kinds.count("S") + "R" * kinds.count("R"):
         return None
     channel = sch.get(block).iter_vars[kinds.count("S") - 1].var
-    for index in _read_indices(sch, block):
-        first = index[0]
-        if not (isinstance(first, tirx.FloorDiv) and first.a.same_as(channel)):
+    factors = list(sch.get(block).reads)
+    for region in factors:
+        index, shape = _index(region), region.source.shape
+        if not (isinstance(index[0], tirx.FloorDiv) and index[0].a.same_as(channel)):
             continue
+        others = [other for other in factors if not other.same_as(region)]
         for position in (-1, -2):
             lane = index[position]
-            if isinstance(lane, tirx.FloorMod) and lane.a.same_as(channel):
-                return int(lane.b), position == -2
+            if isinstance(lane, tirx.FloorMod) and lane.a.same_as(channel) and len(others) == 1:
+                return int(lane.b), 1 if position == -1 else int(shape[-1]), others[0]
     return None
 
 
-def _read_indices(sch: s_tir.Schedule, block: SBlockRV) -> list[list[tirx.Expr]]:
-    """Index of each operand of a block."""
-    return [[axis.min for axis in region.region] for region in sch.get(block).reads]
+def _index(region: BufferRegion) -> list[tirx.Expr]:
+    return [axis.min for axis in region.region]
 
 
-def _channels_per_group(sch: s_tir.Schedule, block: SBlockRV, channels: int) -> int:
+def _channels_per_group(
+    sch: s_tir.Schedule, block: SBlockRV, data: BufferRegion, channels: int
+) -> int:
     """Output channels that share inputs: the divisor of the channel in the data's index."""
     channel = sch.get(block).iter_vars[iter_kinds(sch, block).count("S") - 1].var
-    data = [index for index in _read_indices(sch, block) if not isinstance(index[0], tirx.FloorDiv)]
-    return min([channels, *(size for index in data for size in _divided(index[-1], channel))])
+    return min([channels, *_divided(_index(data)[-1], channel)])
 
 
 def _divided(expr: tirx.Expr, var: tirx.Var) -> list[int]:
@@ -217,11 +222,11 @@ def _tile_loops(sch: s_tir.Schedule, found: _Contraction, tile: Tile, isa: Isa) 
     loops = list(sch.get_loops(found.total))[-len(kinds) :]
     spatial, reduced = loops[: kinds.count("S")], loops[kinds.count("S") :]
     vector, lane = sch.split(spatial[-1], [tile.vectors, found.lanes])
-    pair = [reduced.pop()] if found.pairs else []
-    sch.reorder(*spatial[:-2], *reduced, spatial[-2], vector, lane, *pair)
+    group = [reduced.pop()] if found.group > 1 else []
+    sch.reorder(*spatial[:-2], *reduced, spatial[-2], vector, lane, *group)
     sch.unroll(spatial[-2])
     sch.unroll(vector)
-    if not pair:
+    if not group:
         # An update without its initial value is no block that `vectorize` takes: decompose last.
         sch.vectorize(lane)
     init = sch.decompose_reduction(found.total, reduced[0])
@@ -229,5 +234,6 @@ def _tile_loops(sch: s_tir.Schedule, found: _Contraction, tile: Tile, isa: Isa) 
     sch.unroll(row)
     sch.unroll(vector)
     sch.vectorize(init_lane)
-    if pair and isa.pair_dot is not None:
-        sch.tensorize(lane, pair_dot(found.lanes, isa.pair_dot))
+    dot = isa.dot(found.data, size=found.group)
+    if group and dot is not None:
+        sch.tensorize(lane, dot_intrinsic(found.lanes, dot))

@@ -25,6 +25,7 @@ def packed_product(rows=12, depth=6, channels=16, name="contract"):
         output=(rows,),
         channels=channels,
         groups=1,
+        staged_dtype="float32",
         dtype="float32",
     )
     result = te.compute(total.shape, lambda *i: te.max(total(*i), 0.0), name=name)
@@ -76,6 +77,7 @@ def test_a_sum_that_two_blocks_read_is_no_contraction_of_ours():
         output=(12,),
         channels=16,
         groups=1,
+        staged_dtype="float32",
         dtype="float32",
     )
     results = [
@@ -98,6 +100,7 @@ def test_an_epilogue_that_moves_elements_is_no_epilogue():
         output=(12,),
         channels=16,
         groups=1,
+        staged_dtype="float32",
         dtype="float32",
     )
     turned = te.compute((16, 12), lambda i, j: total[j, i])
