@@ -64,6 +64,7 @@ class Isa:
     vector_bits: int
     registers: int  # vector registers
     dots: tuple[Dot, ...] = ()  # the most products first
+    converts_rounded: bool = False  # float32 to int32, ties to even; and clamps int32 as fast
     cache_bytes: int = 128 * 1024  # share of the second-level cache for one tensor of a tile
 
     @property
@@ -92,6 +93,7 @@ ISAS = (
         features=frozenset({"avx512f", "avx512bw", "avx512vnni"}),
         vector_bits=512,
         registers=32,
+        converts_rounded=True,
         dots=(
             Dot(data="uint8", size=4, instruction="llvm.x86.avx512.vpdpbusd.512"),
             _pairs("llvm.x86.avx512.pmaddw.d.512"),
@@ -102,6 +104,7 @@ ISAS = (
         features=frozenset({"avx512f", "avx512bw"}),
         vector_bits=512,
         registers=32,
+        converts_rounded=True,
         dots=(_pairs("llvm.x86.avx512.pmaddw.d.512"),),
     ),
     # The same instruction on ymm registers, VEX-encoded; LLVM has one name for both encodings.
@@ -110,6 +113,7 @@ ISAS = (
         features=frozenset({"avx2", "fma", "avxvnni"}),
         vector_bits=256,
         registers=16,
+        converts_rounded=True,
         dots=(
             Dot(data="uint8", size=4, instruction="llvm.x86.avx512.vpdpbusd.256"),
             _pairs("llvm.x86.avx2.pmadd.wd"),
@@ -121,6 +125,7 @@ ISAS = (
         features=frozenset({"avx2", "fma"}),
         vector_bits=256,
         registers=16,
+        converts_rounded=True,
         dots=(_pairs("llvm.x86.avx2.pmadd.wd"),),
     ),
     # Baseline of x86-64: 16 registers xmm0..xmm15.

@@ -13,6 +13,7 @@ from tvm_quant.backend.cpu.fold import FoldCheapConstants
 from tvm_quant.backend.cpu.isa import isa_of
 from tvm_quant.backend.cpu.lower import LowerContractions
 from tvm_quant.backend.cpu.plan_memory import PlanMemory
+from tvm_quant.backend.cpu.round import RoundInRegisters
 from tvm_quant.backend.cpu.schedule import ApplySchedules
 
 
@@ -28,6 +29,7 @@ def cpu_pipeline(target: Target) -> tvm.transform.Pass:
         FoldCheapConstants(),
         # Kernels: packed weights, then everything else as TVM lowers it
         LowerContractions(isa),
+        RoundInRegisters(isa),
         *generic.library_dispatch_passes(target),
         *generic.legalize_passes(target),
         relax.transform.DeadCodeElimination(),
