@@ -12,6 +12,12 @@ target multiplies a group of 8-bit weights at once, 2 or 4, `i` is split once mo
 and the data is staged as the type that the instruction reads, unless it already is. Where that only
 differs in sign, all values are moved by 128; the caller takes it out of the sums again.
 
+Depthwise weights are `weight[*kernel, channel]`; where a target multiplies four rows at once
+
+    weight[*kernel, channel // lanes, channel % lanes, tap]
+
+with the tap's row last.
+
 The accumulator may be larger than the output (rounded up to whole tiles); the last stage cuts.
 """
 
@@ -19,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm_ffi
@@ -206,6 +212,51 @@ def per_channel(
         source = channel if multiplier == 1 else channel // multiplier
         x = staged(*batch, *window.at(pixel, taps), source).astype(dtype)
         return te.sum(x * weight(*taps, channel).astype(dtype), axis=taps)
+
+    shape = (*data.shape[:batches], *accumulated, channels)
+    total = te.compute(shape, element, name="per_channel")
+    if all(map(_same, accumulated, output)):
+        return total
+    shape = (*data.shape[:batches], *output, channels)
+    return te.compute(shape, lambda *index: total(*index), name="cut")
+
+
+def per_channel_taps(
+    data: te.Tensor,
+    weight: te.Tensor,
+    *,
+    window: Window,
+    taps: int,
+    rounded: int,
+    output: Sequence[Dim],
+    staged_dtype: str,
+    dtype: str,
+) -> te.Tensor:
+    """A depthwise convolution that sums `taps` rows of its kernel at once.
+
+    Args:
+        data: (*batch, *spatial, C).
+        weight: (*kernel, C/lanes, lanes, group), with `taps` times fewer rows.
+        window: geometry; its last axis but one is that of rows, of which the kernel has a multiple
+            of `taps`.
+        taps: at most the group; the rest of it is not read.
+        rounded: extent of the last spatial axis of the accumulator, at least the output's.
+        output: spatial shape of the result.
+        staged_dtype: as which the data is multiplied.
+        dtype: of the accumulator and result.
+    """
+    accumulated, batches = (*output[:-1], rounded), len(data.shape) - 1 - len(window.kernel)
+    channels, lanes = data.shape[-1], int(weight.shape[-2])
+    staged = stage(data, window, accumulated, channels, staged_dtype)
+    steps = _taps(replace(window, kernel=tuple(int(k) for k in weight.shape[:-3])))
+    tap = te.reduce_axis((0, taps), name="tap")
+    at = [*steps[:-2], steps[-2] * taps + tap, steps[-1]]
+
+    def element(*index: tirx.Var) -> tirx.Expr:
+        batch, pixel, channel = index[:batches], index[batches:-1], index[-1]
+        x = staged(*batch, *window.at(pixel, at), channel).astype(dtype)
+        w = weight(*steps, channel // lanes, channel % lanes, tap).astype(dtype)
+        return te.sum(x * w, axis=[*steps, tap])
 
     shape = (*data.shape[:batches], *accumulated, channels)
     total = te.compute(shape, element, name="per_channel")

@@ -18,6 +18,8 @@ CONVERTS = {
 }
 LOWEST = {"int8": -128, "uint8": 0}
 
+MIN_INTERLEAVED = 8  # bytes of a row that one load reads
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
@@ -79,6 +81,14 @@ class Isa:
         """
         fit = [dot for dot in self.dots if dot.takes(dtype) and size in (None, dot.size)]
         return next((dot for dot in fit if dot.data == dtype), fit[0] if fit else None)
+
+    def tap_dot(self, dtype: str) -> Dot | None:
+        """The best instruction for data of `dtype` that is interleaved from rows of bytes.
+
+        None for short vectors: interleaving them takes longer than it saves.
+        """
+        dot = self.dot(dtype, size=4)
+        return dot if self.lanes >= MIN_INTERLEAVED else None
 
 
 def _pairs(instruction: str) -> Dot:

@@ -29,10 +29,11 @@ from tvm_quant.backend.cpu.contraction import (
     dense,
     grouped,
     per_channel,
+    per_channel_taps,
     pointwise_window,
 )
 from tvm_quant.backend.cpu.isa import Dot, Isa
-from tvm_quant.backend.cpu.pack import pack_dense
+from tvm_quant.backend.cpu.pack import pack_dense, pack_taps
 from tvm_quant.backend.cpu.tile import choose_tile, window_rows
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 
@@ -145,17 +146,7 @@ class _Lowering(PyExprMutator):
         output = tuple(call.ty.shape.values)[-1 - len(window.kernel) : -1]
         per_group = weight.shape[0] // groups
         if groups > 1 and weight.shape[-1] == 1:
-            taps = constant(np.ascontiguousarray(np.moveaxis(weight[..., 0], 0, -1)))
-            return self._emit(
-                per_channel,
-                "depthwise",
-                data,
-                taps,
-                window=window,
-                rounded=_rounded_window(output[-1]),
-                output=output,
-                dtype=dtype,
-            )
+            return self._depthwise(data, weight[..., 0], window, output, dtype)
         lanes = _lanes(self.isa, per_group, groups)
         if lanes == 1:
             taps = constant(np.ascontiguousarray(np.moveaxis(weight, 0, -1)))
@@ -172,7 +163,6 @@ class _Lowering(PyExprMutator):
         dot = self._dot(data, weight, groups, dtype) if lanes == self.isa.lanes else None
         packed = pack_dense(weight, lanes=lanes, group=dot.size if dot else 1)
         vectors = packed.shape[0] // groups
-        given = str(data.ty.dtype)
         total = self._emit(
             dense,
             "contract",
@@ -183,10 +173,58 @@ class _Lowering(PyExprMutator):
             output=output,
             channels=int(weight.shape[0]),
             groups=groups,
-            staged_dtype=dot.data if dot else given,
+            staged_dtype=dot.data if dot else str(data.ty.dtype),
             dtype=dtype,
         )
-        offset = dot.offset(given) if dot else 0
+        return self._without_offset(total, data, weight, dot)
+
+    def _depthwise(
+        self,
+        data: relax.Expr,
+        weight: npt.NDArray[Any],
+        window: Window,
+        output: tuple[Any, ...],
+        dtype: str,
+    ) -> relax.Expr:
+        """One filter (*kernel) per output channel: weight (O, *kernel)."""
+        channels, rounded = data.ty.shape.values[-1], _rounded_window(output[-1])
+        dot = self.isa.tap_dot(str(data.ty.dtype))
+        exact = weight.dtype == np.int8 and dtype == "int32" and int(channels) == len(weight)
+        if dot is None or not exact or not _has_rows(window) or int(channels) % self.isa.lanes:
+            taps = constant(np.ascontiguousarray(np.moveaxis(weight, 0, -1)))
+            return self._emit(
+                per_channel,
+                "depthwise",
+                data,
+                taps,
+                window=window,
+                rounded=rounded,
+                output=output,
+                dtype=dtype,
+            )
+        *outer, rows, columns = window.kernel
+        steps = -(-rows // dot.size)
+        taps = -(-rows // steps)
+        packed = pack_taps(weight, lanes=self.isa.lanes, taps=taps, group=dot.size)
+        total = self._emit(
+            per_channel_taps,
+            "depthwise",
+            data,
+            constant(packed),
+            window=replace(window, kernel=(*outer, steps * taps, columns)),
+            taps=taps,
+            rounded=rounded,
+            output=output,
+            staged_dtype=dot.data,
+            dtype=dtype,
+        )
+        return self._without_offset(total, data, weight, dot)
+
+    def _without_offset(
+        self, total: relax.Expr, data: relax.Expr, weight: npt.NDArray[Any], dot: Dot | None
+    ) -> relax.Expr:
+        """Takes out of the sums what the conversion of the data to the type of `dot` added."""
+        offset = dot.offset(str(data.ty.dtype)) if dot else 0
         if not offset:
             return total
         excess = offset * weight.astype(np.int64).reshape(len(weight), -1).sum(1)
@@ -246,6 +284,11 @@ def _spread_window(attrs: Any, kernel: Sequence[int]) -> Window:
         ),
         spread=tuple(int(step) for step in attrs.strides),
     )
+
+
+def _has_rows(window: Window) -> bool:
+    """Whether neighbouring rows of the data are multiplied with the same column of the kernel."""
+    return len(window.kernel) > 1 and window.kernel[-2] > 1 and window.dilation[-2] == 1
 
 
 def _transposed(weight: relax.Expr, layout: str, wanted: str) -> npt.NDArray[Any] | None:

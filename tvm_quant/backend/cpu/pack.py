@@ -36,3 +36,26 @@ def pack_dense(weight: Array, *, lanes: int, group: int = 1) -> Array:
     if group > 1:
         packed = packed.reshape(*packed.shape[:-2], -1, group, lanes).swapaxes(-1, -2)
     return np.ascontiguousarray(packed)
+
+
+def pack_taps(weight: Array, *, lanes: int, taps: int, group: int) -> Array:
+    """Weights of a depthwise convolution, `taps` neighbouring rows beside each other.
+
+    Args:
+        weight: (C, *kernel); C is a multiple of `lanes`, the last axis but one is that of rows.
+        lanes: channels of a vector.
+        taps: neighbours that are multiplied at once.
+        group: place for them; the rest is zero.
+
+    Returns:
+        (*kernel, C/lanes, lanes, group), with `taps` times fewer rows, rounded up.
+
+    >>> pack_taps(np.arange(6).reshape(2, 3, 1), lanes=2, taps=3, group=4).tolist()
+    [[[[[0, 1, 2, 0], [3, 4, 5, 0]]]]]
+    """
+    *outer, rows, columns = weight.shape[1:]
+    padding = [(0, 0)] * weight.ndim
+    padding[-2] = (0, -rows % taps)
+    split = np.pad(weight, padding).reshape(-1, lanes, *outer, -(-rows // taps), taps, columns)
+    last = np.moveaxis(split, [0, 1, -2], [-3, -2, -1])
+    return np.ascontiguousarray(np.pad(last, [(0, 0)] * (last.ndim - 1) + [(0, group - taps)]))

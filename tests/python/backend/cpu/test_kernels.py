@@ -94,6 +94,34 @@ def test_integer_matrix_products_equal_the_plain_build(target, rows, depth, colu
 
 
 @networks.runs_on
+@given(
+    st.sampled_from([16, 24, 48]),
+    st.tuples(st.integers(1, 7), st.integers(1, 7)),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.integers(1, 2),
+    st.integers(0, 3),
+    st.sampled_from(["uint8", "int8"]),
+)
+@PROPERTY
+def test_depthwise_convolutions_equal_the_plain_build(
+    target, channels, kernel, strides, dilation, padding, dtype
+):
+    """Rows that are no multiple of four, that the data lacks, and that are not neighbours."""
+    shape = (1, channels, 13 + kernel[0], 12 + kernel[1])
+    attrs = {"groups": channels, "strides": strides, "dilation": (dilation, 1), "padding": padding}
+    mod = networks.integer_conv(shape, (channels, 1, *kernel), dtype=dtype, **attrs)
+    equals_the_plain_build(mod, networks.codes(shape, dtype), target=target)
+
+
+@networks.runs_on
+@pytest.mark.parametrize("rank", [1, 3])
+def test_depthwise_convolutions_of_other_ranks_equal_the_plain_build(target, rank):
+    shape, weight = (2, 32) + (9,) * rank, (32, 1) + (3,) * rank
+    mod = networks.integer_conv(shape, weight, padding=1, groups=32)
+    equals_the_plain_build(mod, networks.codes(shape), target=target)
+
+
+@networks.runs_on
 @pytest.mark.parametrize("value", [255, -128])
 def test_the_largest_sums_do_not_saturate(target, value):
     """-128 * 255 twice is below the range of 16 bits."""

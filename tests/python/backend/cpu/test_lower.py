@@ -48,6 +48,26 @@ def test_eight_bit_weights_are_grouped_as_the_target_multiplies_them(isa, group)
     np.testing.assert_array_equal(constant_value(call.args[1].fields[1]), packed)
 
 
+@pytest.mark.parametrize(
+    ("isa", "channels", "attrs", "shape"),
+    [
+        (VNNI, 32, {}, (1, 3, 2, 16, 4)),
+        (AVX2, 32, {}, (3, 3, 32)),
+        (VNNI, 24, {}, (3, 3, 24)),
+        (VNNI, 32, {"dilation": (2, 1)}, (3, 3, 32)),
+    ],
+    ids=["four rows at once", "no instruction", "no whole vectors", "rows that are no neighbours"],
+)
+def test_depthwise_weights_are_packed_by_rows_where_that_can_be(isa, channels, attrs, shape):
+    weight = constant(np.ones((channels, 1, 3, 3), "int8"))
+
+    def body(_b, x):
+        return R.nn.conv2d(x, weight, groups=channels, out_dtype="int32", **attrs, **LAST)
+
+    _, (call,) = lowered(body, isa, x=("uint8", 1, 9, 9, channels))
+    assert constant_value(call.args[1].fields[1]).shape == shape
+
+
 def test_equal_layers_share_a_kernel():
     weights = np.random.default_rng(0).normal(size=(2, 8, 8, 3, 3)).astype("float32")
 

@@ -56,6 +56,13 @@ def test_signed_data_is_multiplied_by_fours(target, instruction):
     assert instruction in assembly(mod, target)
 
 
+@pytest.mark.parametrize(("cpu", "vector"), [("znver4", "%zmm"), ("alderlake", "%ymm")])
+def test_depthwise_kernels_multiply_rows_at_once(cpu, vector):
+    mod = networks.integer_conv((1, 32, 8, 8), (32, 1, 3, 3), padding=1, groups=32)
+    lines = assembly(mod, {**X86, "mcpu": cpu}).splitlines()
+    assert any("vpdpbusd" in line and vector in line for line in lines)
+
+
 @pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512"])
 def test_float_kernels_use_fused_multiply_add(cpu):
     mod = networks.float_conv((1, 16, 8, 8), (16, 16, 3, 3), padding=1)

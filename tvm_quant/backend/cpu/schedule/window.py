@@ -5,6 +5,9 @@ Loops    parallel(batch, strip of rows) - copy of the strip's padded input
              - kernel - pixels (unrolled) - lanes (vectorized)
              - what follows the sum, on the tile
 
+Where the target has an instruction for four products of bytes, it takes up to four rows of the
+kernel at once: one vector of each row of the input, interleaved.
+
 Neighbouring pixels of a tile share inputs, which LLVM keeps in registers once the last kernel axis
 is unrolled as well.
 """
@@ -12,10 +15,12 @@ is unrolled as well.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import SBlockRV, ScheduleError
 
+from tvm_quant.backend.cpu.intrinsics import tap_intrinsic
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     divisor,
@@ -40,23 +45,34 @@ def schedule_window(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
     """Schedules a function with one depthwise convolution."""
     try:
         sch = s_tir.Schedule(func)
-        total = _find(sch)
-        if total is None:
+        found = _find(sch)
+        if found is None or (found.lanes and isa.tap_dot(found.data) is None):
             return None
+        total = found.total
         if not list(sch.get_consumers(total)):
             sch.cache_write(total, 0, "global")
         inline_injective(sch, keep=[])
         readers = list(sch.get_consumers(total))
         if len(readers) != 1 or not _reads_in_place(sch, total, readers[0]):
             return None
-        _schedule(sch, total, readers[0], isa)
+        _schedule(sch, found, readers[0], isa)
     except ScheduleError as error:
         log_unfinished(__name__, error)
         return None
     return sch
 
 
-def _find(sch: s_tir.Schedule) -> SBlockRV | None:
+@dataclass(frozen=True, kw_only=True)
+class _Depthwise:
+    """What the rule found in a function."""
+
+    total: SBlockRV
+    taps: int  # of the last reduction, which one instruction computes; 1 if there is none
+    lanes: int | None  # channels of a packed weight vector
+    data: str  # type of the factor that is not the filter
+
+
+def _find(sch: s_tir.Schedule) -> _Depthwise | None:
     sums = [block for block in root_blocks(sch) if not is_injective(sch, block)]
     if len(sums) != 1:
         return None
@@ -66,10 +82,32 @@ def _find(sch: s_tir.Schedule) -> SBlockRV | None:
         return None
     variables = [it.var for it in sch.get(sums[0]).iter_vars]
     taps, channel = variables[spatial:], variables[spatial - 1]
-    reads = [[axis.min for axis in region.region] for region in sch.get(sums[0]).reads]
-    filters = [index for index in reads if _same_vars(index, [*taps, channel])]
-    data = [index for index in reads if len(index) == spatial and index[-1].same_as(channel)]
-    return sums[0] if filters and data else None
+    data, lanes, plain = None, None, False
+    for region in sch.get(sums[0]).reads:
+        index = [axis.min for axis in region.region]
+        plain = plain or _same_vars(index, [*taps, channel])
+        if _is_packed(index, taps, channel):
+            lanes = int(index[-2].b)
+        elif len(index) == spatial and index[-1].same_as(channel):
+            data = str(region.source.dtype)
+    if data is None or not (plain or lanes):
+        return None
+    rows = iter_extents(sch, sums[0])[-1] or 1
+    return _Depthwise(total=sums[0], taps=rows if lanes else 1, lanes=lanes, data=data)
+
+
+def _is_packed(index: list[tirx.Expr], taps: list[tirx.Var], channel: tirx.Var) -> bool:
+    """Whether a filter is read at [*taps, channel // lanes, channel % lanes, last tap]."""
+    if len(index) != len(taps) + 2:
+        return False
+    *outer, block, lane, last = index
+    return (
+        _same_vars([*outer, last], taps)
+        and isinstance(block, tirx.FloorDiv)
+        and isinstance(lane, tirx.FloorMod)
+        and block.a.same_as(channel)
+        and lane.a.same_as(channel)
+    )
 
 
 def _same_vars(index: list[tirx.Expr], variables: list[tirx.Var]) -> bool:
@@ -90,11 +128,14 @@ def _reads_in_place(sch: s_tir.Schedule, total: SBlockRV, reader: SBlockRV) -> b
     )
 
 
-def _schedule(sch: s_tir.Schedule, total: SBlockRV, epilogue: SBlockRV, isa: Isa) -> None:
+def _schedule(sch: s_tir.Schedule, found: _Depthwise, epilogue: SBlockRV, isa: Isa) -> None:
+    total = found.total
     extents, kinds = iter_extents(sch, total), iter_kinds(sch, total)
     spatial = kinds.count("S")
     kernel = [extent or 1 for extent in extents[spatial:]]
-    lanes = vector_factor(extents[spatial - 1], isa.lanes)
+    if found.lanes:
+        kernel.pop()
+    lanes = found.lanes or vector_factor(extents[spatial - 1], isa.lanes)
     rows = _tile_rows(extents[spatial - 2], kernel)
     *lead, row, channel = sch.get_loops(epilogue)
     row_outer, row_inner = sch.split(row, [None, rows])
@@ -109,7 +150,7 @@ def _schedule(sch: s_tir.Schedule, total: SBlockRV, epilogue: SBlockRV, isa: Isa
     for block in sch.get_producers(total):
         sch.compute_at(block, task)
         _vectorize_copy(sch, block, isa)
-    _tile_loops(sch, total, kernel, rows)
+    _tile_loops(sch, found, kernel, rows, isa)
     sch.unroll(row_inner)
     if lanes > 1:
         sch.vectorize(lane)
@@ -135,12 +176,16 @@ def _strip(sch: s_tir.Schedule, total: SBlockRV, rows: int | None, isa: Isa) -> 
     return divisor(rows, min(max(1, isa.cache_bytes // bytes_per_row), max(1, rows // 4)))
 
 
-def _tile_loops(sch: s_tir.Schedule, total: SBlockRV, kernel: list[int], rows: int) -> None:
+def _tile_loops(
+    sch: s_tir.Schedule, found: _Depthwise, kernel: list[int], rows: int, isa: Isa
+) -> None:
+    total, dot = found.total, isa.tap_dot(found.data)
     kinds = iter_kinds(sch, total)
     loops = list(sch.get_loops(total))[-len(kinds) :]
     spatial, taps = loops[: kinds.count("S")], loops[kinds.count("S") :]
     *rest, row, lane = spatial
-    sch.reorder(*rest, *taps, row, lane)
+    last = [taps.pop()] if found.lanes else []
+    sch.reorder(*rest, *taps, row, lane, *last)
     unrolled = rows
     for tap, extent in zip(reversed(taps), reversed(kernel), strict=True):
         unrolled *= extent
@@ -148,13 +193,15 @@ def _tile_loops(sch: s_tir.Schedule, total: SBlockRV, kernel: list[int], rows: i
             break
         sch.unroll(tap)
     sch.unroll(row)
-    if (loop_extent(sch, lane) or 1) > 1:
+    if not last and (loop_extent(sch, lane) or 1) > 1:
         sch.vectorize(lane)
     init = sch.decompose_reduction(total, taps[0])
-    *_, row, lane = sch.get_loops(init)
+    *_, row, init_lane = sch.get_loops(init)
     sch.unroll(row)
-    if (loop_extent(sch, lane) or 1) > 1:
-        sch.vectorize(lane)
+    if (loop_extent(sch, init_lane) or 1) > 1:
+        sch.vectorize(init_lane)
+    if dot is not None and found.lanes:
+        sch.tensorize(lane, tap_intrinsic(found.lanes, dot, found.taps))
 
 
 def _vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:

@@ -1,10 +1,17 @@
 """Which rule takes which function, by its structure and never by its names."""
 
+from dataclasses import replace
+
 import pytest
 from tvm import s_tir, te, tirx
 from tvm.script import tirx as T
 
-from tvm_quant.backend.cpu.contraction import dense, per_channel, pointwise_window
+from tvm_quant.backend.cpu.contraction import (
+    dense,
+    per_channel,
+    per_channel_taps,
+    pointwise_window,
+)
 from tvm_quant.backend.cpu.isa import ISAS
 from tvm_quant.backend.cpu.schedule import RULES
 from tvm_quant.backend.cpu.schedule.contraction import schedule_contraction
@@ -12,6 +19,7 @@ from tvm_quant.backend.cpu.schedule.fallback import schedule_fallback
 from tvm_quant.backend.cpu.schedule.window import schedule_window
 
 AVX2 = next(isa for isa in ISAS if isa.name == "avx2")
+VNNI = next(isa for isa in ISAS if isa.name == "avx512vnni")
 
 
 def packed_product(rows=12, depth=6, channels=16, name="contract"):
@@ -37,6 +45,23 @@ def depthwise():
     weight = te.placeholder((1, 1, 16), name="weight")
     window = pointwise_window(2)
     total = per_channel(data, weight, window=window, rounded=6, output=(6, 6), dtype="float32")
+    return te.create_prim_func([data, weight, total])
+
+
+def depthwise_by_rows():
+    data = te.placeholder((1, 8, 6, 16), "uint8", name="data")
+    weight = te.placeholder((1, 1, 1, 16, 4), "int8", name="weight")
+    window = replace(pointwise_window(2), kernel=(3, 1))
+    total = per_channel_taps(
+        data,
+        weight,
+        window=window,
+        taps=3,
+        rounded=6,
+        output=(6, 6),
+        staged_dtype="uint8",
+        dtype="int32",
+    )
     return te.create_prim_func([data, weight, total])
 
 
@@ -127,3 +152,13 @@ def test_schedules_keep_the_function_valid():
     for func in (packed_product(), depthwise(), plain_product()):
         schedule = first_rule(func)(func, AVX2)
         s_tir.Schedule(schedule.mod, debug_mask="all")  # verifies all its invariants
+
+
+def test_a_depthwise_sum_of_rows_is_one_instruction_per_pixel():
+    schedule = schedule_window(depthwise_by_rows(), VNNI)
+    assert "call_llvm_pure_intrin" in str(schedule.mod)
+    s_tir.Schedule(schedule.mod, debug_mask="all")
+
+
+def test_a_filter_packed_for_another_instruction_set_is_left():
+    assert schedule_window(depthwise_by_rows(), AVX2) is None
