@@ -9,7 +9,11 @@ target multiplies a group of 8-bit weights at once, 2 or 4, `i` is split once mo
 
     weight[o // lanes, *kernel, i // group, o % lanes, i % group]
 
-and the data is staged as the type that the instruction reads, unless it already is. Where that only
+Few input channels are grouped with the pixels beside them, as if a row had one channel:
+
+    weight[o // lanes, *kernel[:-1], (column * I + i) // group, o % lanes, (column * I + i) % group]
+
+The data is staged as the type that the instruction reads, unless it already is. Where that only
 differs in sign, all values are moved by 128; the caller takes it out of the sums again.
 
 Depthwise weights are `weight[*kernel, channel]`; where a target multiplies four rows at once
@@ -129,6 +133,29 @@ def stage(
     return te.compute((*data.shape[:batches], *extent, channels), element, name="staged")
 
 
+def stage_rows(data: te.Tensor, window: Window, output: Sequence[Dim], dtype: str) -> te.Tensor:
+    """`stage` for data whose rows are read as if they had one channel: always a copy.
+
+    Args:
+        data: (*batch, *spatial, I).
+        window: geometry over (*spatial[:-1], spatial[-1] * I).
+        output: spatial shape of the pixels that read it.
+        dtype: of the copy.
+
+    Returns:
+        (*batch, *extent of the window).
+    """
+    *outer, width, channels = data.shape
+
+    def element(*index: tirx.Var) -> tirx.Expr:
+        *lead, at, _ = index
+        return data(*lead, at // channels, at % channels)
+
+    rows = te.compute((*outer, width * channels, 1), element, name="row")
+    staged = stage(rows, window, output, 1, dtype)
+    return te.compute(staged.shape[:-1], lambda *index: staged(*index, 0), name="rows")
+
+
 def dense(
     data: te.Tensor,
     weight: te.Tensor,
@@ -138,6 +165,7 @@ def dense(
     output: Sequence[Dim],
     channels: int,
     groups: int,
+    along_row: bool,
     staged_dtype: str,
     dtype: str,
 ) -> te.Tensor:
@@ -154,18 +182,25 @@ def dense(
         output: spatial shape of the result.
         channels: O of the result; the packed weights may hold more.
         groups: each reads its own I/groups input channels.
+        along_row: whether groups run along rows: the window's last axis counts single values, and
+            the weight is (O/lanes, *kernel[:-1], kernel[-1]/group, lanes, group).
         staged_dtype: as which the data is multiplied.
         dtype: of the accumulator and result.
     """
     rank = len(window.kernel)
     batch = tuple(data.shape[: len(data.shape) - 1 - rank])
-    group = int(weight.shape[-1]) if len(weight.shape) == rank + 4 else 1
-    inner, lanes = int(weight.shape[rank + 1]), int(weight.shape[rank + 2])
+    sizes = [int(size) for size in weight.shape]
+    if len(sizes) == rank + 3 and not along_row:
+        sizes.append(1)
+    inner, lanes, group = sizes[-3:]
     depth = inner * group
     accumulated = (*output[:-1], output[-1] if rounded is None else rounded)
-    staged = stage(data, window, accumulated, depth * groups, staged_dtype)
+    if along_row:
+        staged = stage_rows(data, window, accumulated, staged_dtype)
+    else:
+        staged = stage(data, window, accumulated, depth * groups, staged_dtype)
     packed = int(weight.shape[0]) * lanes
-    taps = _taps(window)
+    taps = _taps(window)[: -1 if along_row else None]
     depth_axes = [te.reduce_axis((0, inner), name="i")]
     depth_axes += [te.reduce_axis((0, group), name="of_group")] if group > 1 else []
     lead, flat = _flat_split((*batch, *accumulated)) if rounded is None else (len(batch) + rank, ())
@@ -174,9 +209,13 @@ def dense(
         at, channel = (*index[:lead], *_unravel(index[lead:-1], flat)), index[-1]
         i = depth_axes[0] * group + depth_axes[1] if group > 1 else depth_axes[0]
         i = i if groups == 1 else channel // (packed // groups) * depth + i
-        x = staged(*at[: len(batch)], *window.at(at[len(batch) :], taps), i).astype(dtype)
+        batch_at, pixel = at[: len(batch)], at[len(batch) :]
+        if along_row:
+            x = staged(*batch_at, *window.at(pixel, [*taps, i]))
+        else:
+            x = staged(*batch_at, *window.at(pixel, taps), i)
         w = weight(channel // lanes, *taps, depth_axes[0], channel % lanes, *depth_axes[1:])
-        return te.sum(x * w.astype(dtype), axis=[*taps, *depth_axes])
+        return te.sum(x.astype(dtype) * w.astype(dtype), axis=[*taps, *depth_axes])
 
     def cut(*index: tirx.Var) -> tirx.Expr:
         return total(*index[:lead], *_ravel(index[lead:-1], flat), index[-1])

@@ -160,7 +160,11 @@ class _Lowering(PyExprMutator):
                 groups=groups,
                 dtype=dtype,
             )
-        dot = self._dot(data, weight, groups, dtype) if lanes == self.isa.lanes else None
+        dot = self._dot(data, weight, window, groups, dtype) if lanes == self.isa.lanes else None
+        along_row = False
+        if dot is not None and groups == 1 and _fits_row(data, window, dot):
+            along_row = True
+            weight, window = _along_row(weight, window, dot.size)
         packed = pack_dense(weight, lanes=lanes, group=dot.size if dot else 1)
         vectors = packed.shape[0] // groups
         total = self._emit(
@@ -173,6 +177,7 @@ class _Lowering(PyExprMutator):
             output=output,
             channels=int(weight.shape[0]),
             groups=groups,
+            along_row=along_row,
             staged_dtype=dot.data if dot else str(data.ty.dtype),
             dtype=dtype,
         )
@@ -231,14 +236,21 @@ class _Lowering(PyExprMutator):
         return relax.op.add(self.builder_.emit(total), constant((-excess).astype(np.int32)))
 
     def _dot(
-        self, data: relax.Expr, weight: npt.NDArray[Any], groups: int, dtype: str
+        self,
+        data: relax.Expr,
+        weight: npt.NDArray[Any],
+        window: Window,
+        groups: int,
+        dtype: str,
     ) -> Dot | None:
         """The target's exact instruction for sums of products of these types, if there is one."""
         depth = weight.shape[-1]
-        if weight.dtype != np.int8 or dtype != "int32" or depth == 1:
-            return None
         dot = self.isa.dot(str(data.ty.dtype))
-        if dot is None or groups == 1 or depth % dot.size == 0:
+        if dot is None or weight.dtype != np.int8 or dtype != "int32":
+            return None
+        if depth == 1 and not (groups == 1 and _fits_row(data, window, dot)):
+            return None
+        if groups == 1 or depth % dot.size == 0:
             return dot
         # The groups of the data would need gaps between them.
         pairs = self.isa.dot(str(data.ty.dtype), size=2)
@@ -284,6 +296,34 @@ def _spread_window(attrs: Any, kernel: Sequence[int]) -> Window:
         ),
         spread=tuple(int(step) for step in attrs.strides),
     )
+
+
+def _fits_row(data: relax.Expr, window: Window, dot: Dot) -> bool:
+    """Whether input channels fill no groups, and neighbouring pixels can help."""
+    width, channels = data.ty.shape.values[-2:]
+    return (
+        isinstance(width, tvm.tirx.IntImm)
+        and int(channels) % dot.size > 0
+        and window.kernel[-1] > 1
+        and window.dilation[-1] == 1
+        and all(step == 1 for step in window.spread)
+    )
+
+
+def _along_row(
+    weight: npt.NDArray[Any], window: Window, group: int
+) -> tuple[npt.NDArray[Any], Window]:
+    """The same convolution of rows of one channel; the weight becomes (O, *kernel[:-1], I)."""
+    channels = weight.shape[-1]
+    wide = replace(
+        window,
+        # The weights end with zeros.
+        kernel=(*window.kernel[:-1], -(-window.kernel[-1] * channels // group) * group),
+        stride=(*window.stride[:-1], window.stride[-1] * channels),
+        pad_before=(*window.pad_before[:-1], window.pad_before[-1] * channels),
+        pad_after=(*window.pad_after[:-1], window.pad_after[-1] * channels),
+    )
+    return weight.reshape(*weight.shape[:-2], -1), wide
 
 
 def _has_rows(window: Window) -> bool:

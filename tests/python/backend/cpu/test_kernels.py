@@ -300,6 +300,22 @@ def test_symbolic_sizes_are_close_to_the_plain_build(symbolic):
     is_close_to_the_plain_build(mod, networks.normal((2, 3, 18, 22)))
 
 
+@networks.runs_on
+@pytest.mark.parametrize("symbolic", ["nh", "w"])
+@pytest.mark.parametrize("channels", [1, 3, 8])
+def test_integer_kernels_of_symbolic_sizes_equal_the_plain_build(target, symbolic, channels):
+    dims = {"n": 2, "h": 11, "w": 13}
+    shape = [tirx.Var(name, "int64") if name in symbolic else size for name, size in dims.items()]
+    rng = np.random.default_rng(0)
+    kernel = constant(rng.integers(-127, 128, (24, channels, 3, 3)).astype("int8"))
+
+    def body(_builder, x):
+        return R.nn.conv2d(x, kernel, padding=1, out_dtype="int32")
+
+    mod = plain_tvm.build(body, x=("uint8", shape[0], channels, *shape[1:]))
+    equals_the_plain_build(mod, networks.codes((2, channels, 11, 13)), target=target)
+
+
 def test_a_symbolic_sequence_with_attention_is_close_to_the_plain_build():
     length = tirx.Var("s", "int64")
     weight = np.random.default_rng(0).normal(size=(16, 16)).astype("float32")

@@ -49,6 +49,28 @@ def test_eight_bit_weights_are_grouped_as_the_target_multiplies_them(isa, group)
 
 
 @pytest.mark.parametrize(
+    ("channels", "kernel", "attrs", "shape"),
+    [
+        (3, (3, 3), {}, (1, 3, 3, 16, 4)),
+        (3, (7, 7), {}, (1, 7, 6, 16, 4)),
+        (1, (5, 5), {}, (1, 5, 2, 16, 4)),
+        (1, (5, 1), {}, (1, 5, 1, 1, 16)),
+        (4, (3, 3), {}, (1, 3, 3, 1, 16, 4)),
+        (3, (3, 1), {}, (1, 3, 1, 1, 16, 4)),
+        (3, (3, 3), {"dilation": 2}, (1, 3, 3, 1, 16, 4)),
+    ],
+)
+def test_few_channels_are_grouped_with_the_pixels_beside_them(channels, kernel, attrs, shape):
+    weight = constant(np.ones((16, channels, *kernel), "int8"))
+
+    def body(_b, x):
+        return R.nn.conv2d(x, weight, out_dtype="int32", **attrs, **LAST)
+
+    _, (call,) = lowered(body, VNNI, x=("uint8", 1, 9, 9, channels))
+    assert constant_value(call.args[1].fields[1]).shape == shape
+
+
+@pytest.mark.parametrize(
     ("isa", "channels", "attrs", "shape"),
     [
         (VNNI, 32, {}, (1, 3, 2, 16, 4)),

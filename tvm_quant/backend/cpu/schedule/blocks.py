@@ -92,6 +92,16 @@ def vector_factor(extent: int | None, lanes: int) -> int:
     return lanes
 
 
+def fuse_outer(sch: s_tir.Schedule, loops: list[LoopRV]) -> LoopRV:
+    """One loop of the outer `loops`, up to the last symbolic one.
+
+    TVM cannot take apart again what joins a symbolic extent with static ones after it.
+    """
+    symbolic = [at for at, loop in enumerate(loops) if loop_extent(sch, loop) is None]
+    last = symbolic[-1] if symbolic and symbolic[-1] > 0 else len(loops) - 1
+    return sch.fuse(*loops[: last + 1])
+
+
 def parallel_if_worth(
     sch: s_tir.Schedule, loop: LoopRV, operations: int | None, *, lanes: int = 1
 ) -> None:

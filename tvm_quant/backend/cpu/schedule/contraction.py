@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm import s_tir, tirx
+from tvm.ir import Call, Op
 from tvm.s_tir.schedule import LoopRV, SBlockRV, ScheduleError
 from tvm.tirx import BufferRegion
 
@@ -21,6 +22,7 @@ from tvm_quant.backend.cpu.intrinsics import dot_intrinsic
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     divisor,
+    fuse_outer,
     inline_injective,
     is_injective,
     iter_extents,
@@ -175,7 +177,26 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
             is_injective(sch, block)
             and sch.get(block).name_hint != sch.get(found.epilogue).name_hint
         ):
-            schedule_block(sch, block, isa)
+            _schedule_copy(sch, block, isa)
+
+
+def _schedule_copy(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
+    """Vectorizes a staged copy, or leaves that to LLVM, which has masks, where a row has a rim."""
+    if _branches_along_last(sch, block):
+        *outer, _ = sch.get_loops(block)
+        parallel_if_worth(sch, fuse_outer(sch, outer), iteration_count(sch, block))
+    else:
+        schedule_block(sch, block, isa)
+
+
+def _branches_along_last(sch: s_tir.Schedule, block: SBlockRV) -> bool:
+    """Whether elements of one row are computed differently."""
+    stmt = sch.get(block)
+    value, last = getattr(stmt.body, "value", None), stmt.iter_vars[-1].var
+    if not isinstance(value, Call) or not value.op.same_as(Op.get("prim.if_then_else")):
+        return False
+    condition = tirx.analysis.undefined_vars(value.args[0], [])
+    return any(var.same_as(last) for var in condition)
 
 
 def _flatten_pixels(sch: s_tir.Schedule, found: _Contraction) -> None:

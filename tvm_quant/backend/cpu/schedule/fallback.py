@@ -11,6 +11,7 @@ from tvm.s_tir.schedule import SBlockRV, ScheduleError
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
     element_bits,
+    fuse_outer,
     inline_injective,
     is_injective,
     iter_kinds,
@@ -65,7 +66,7 @@ def schedule_injective(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
             parallel_if_worth(sch, rest, work)
             return
     if len(loops) > 1:
-        parallel_if_worth(sch, sch.fuse(*loops[:-1]), work)
+        parallel_if_worth(sch, fuse_outer(sch, loops[:-1]), work)
 
 
 def schedule_reduction(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:

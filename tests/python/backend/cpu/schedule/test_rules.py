@@ -33,6 +33,7 @@ def packed_product(rows=12, depth=6, channels=16, name="contract"):
         output=(rows,),
         channels=channels,
         groups=1,
+        along_row=False,
         staged_dtype="float32",
         dtype="float32",
     )
@@ -102,6 +103,7 @@ def test_a_sum_that_two_blocks_read_is_no_contraction_of_ours():
         output=(12,),
         channels=16,
         groups=1,
+        along_row=False,
         staged_dtype="float32",
         dtype="float32",
     )
@@ -125,6 +127,7 @@ def test_an_epilogue_that_moves_elements_is_no_epilogue():
         output=(12,),
         channels=16,
         groups=1,
+        along_row=False,
         staged_dtype="float32",
         dtype="float32",
     )
