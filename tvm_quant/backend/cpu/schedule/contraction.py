@@ -32,11 +32,10 @@ from tvm_quant.backend.cpu.schedule.blocks import (
     loop_extent,
     parallel_if_worth,
     root_blocks,
+    vector_factor,
 )
 from tvm_quant.backend.cpu.schedule.fallback import schedule_block
 from tvm_quant.backend.cpu.tile import Tile, choose_tile
-
-TASKS = 16  # enough to balance a few cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +160,9 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
     spatial = iter_kinds(sch, found.total).count("S")
     tile = _tile(isa, found, extents[spatial - 2])
     row_outer, row_inner = sch.split(rows, [None, tile.rows])
-    channel_outer, vector, lane = sch.split(channel, [None, tile.vectors, found.lanes])
+    lanes = _whole_lanes(loop_extent(sch, channel), found.lanes)
+    vectors = tile.vectors * found.lanes // lanes
+    channel_outer, vector, lane = sch.split(channel, [None, vectors, lanes])
     chunk, within = _chunk(sch, found, lead, row_outer, isa)
     sch.reorder(*lead[:-1], chunk, channel_outer, *within, row_inner, vector, lane)
     task = sch.fuse(*lead[:-1], chunk, channel_outer)
@@ -170,7 +171,7 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
     _tile_loops(sch, found, tile, isa)
     for loop in (row_inner, vector):
         sch.unroll(loop)
-    if loop_extent(sch, lane) == found.lanes:
+    if loop_extent(sch, lane) == lanes:
         sch.vectorize(lane)
     for block in root_blocks(sch):
         if (
@@ -178,6 +179,15 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
             and sch.get(block).name_hint != sch.get(found.epilogue).name_hint
         ):
             _schedule_copy(sch, block, isa)
+
+
+def _whole_lanes(channels: int | None, lanes: int) -> int:
+    """Lanes of a vector of results: half of those of the sums where the last is half a vector.
+
+    A part of a vector is written value by value, so halves are faster; quarters are not.
+    """
+    whole = vector_factor(channels, lanes)
+    return whole if whole >= lanes // 2 else lanes
 
 
 def _schedule_copy(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:

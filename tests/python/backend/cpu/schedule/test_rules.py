@@ -24,7 +24,7 @@ VNNI = next(isa for isa in ISAS if isa.name == "avx512vnni")
 
 def packed_product(rows=12, depth=6, channels=16, name="contract"):
     data = te.placeholder((rows, depth), name="data")
-    weight = te.placeholder((channels // 8, 1, depth, 8), name="weight")
+    weight = te.placeholder((-(-channels // 8), 1, depth, 8), name="weight")
     total = dense(
         data,
         weight,
@@ -140,6 +140,14 @@ def test_the_sums_of_a_tile_are_unrolled_and_vectorized():
     update = schedule.get_sblock("contract_update")
     kinds = [schedule.get(loop).kind for loop in schedule.get_loops(update)[-3:]]
     assert kinds == [tirx.ForKind.UNROLLED, tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED]
+
+
+@pytest.mark.parametrize(("channels", "lanes"), [(16, 8), (12, 4), (10, 8)])
+def test_results_are_written_by_half_vectors_where_the_last_is_half(channels, lanes):
+    func = packed_product(channels=channels, name="result")
+    schedule = schedule_contraction(func, AVX2)
+    last = schedule.get(schedule.get_loops(schedule.get_sblock("result"))[-1])
+    assert int(last.extent) == lanes
 
 
 def test_a_function_without_blocks_is_left():
