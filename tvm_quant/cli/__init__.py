@@ -15,6 +15,7 @@ import typer
 from tvm_quant import __version__
 from tvm_quant.cli.compile import compile_artifact
 from tvm_quant.cli.demo import demo
+from tvm_quant.cli.doctor import doctor
 from tvm_quant.cli.evaluate import evaluate_artifact
 from tvm_quant.cli.guard import guarded, interrupt
 from tvm_quant.cli.inspect import inspect_artifact
@@ -38,11 +39,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate_artifact,
     "inspect": inspect_artifact,
     "demo": demo,
+    "doctor": doctor,
 }
 """{sub-command: function}, in the order of the help."""
 
+#: Commands that do something without arguments.
+COMPLETE = ("demo", "doctor")
+
 for _name, _function in COMMANDS.items():
-    app.command(_name, no_args_is_help=_name != "demo")(guarded(_function))
+    app.command(_name, no_args_is_help=_name not in COMPLETE)(guarded(_function))
 
 
 def _print_version(wanted: bool) -> None:

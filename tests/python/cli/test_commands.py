@@ -15,10 +15,14 @@ from tvm import relax
 
 from small_networks import calibrated_network
 from tvm_quant.artifact import Artifact
+from tvm_quant.backend import host_target
+from tvm_quant.backend.cpu import isa_of
+from tvm_quant.backend.cpu.check import LAYERS, KernelCheck
 from tvm_quant.demo import DEMOS
 from tvm_quant.statistics import Statistics
 
 demo_command = importlib.import_module("tvm_quant.cli.demo")
+doctor_command = importlib.import_module("tvm_quant.cli.doctor")
 
 
 # quantize -------------------------------------------------------------------
@@ -301,3 +305,23 @@ def test_demo_needs_images_for_imagenet(refused, monkeypatch):
     )
     monkeypatch.setitem(DEMOS, "efficientnet-lite0", row)
     refused("demo", "--model", "efficientnet-lite0", message="--data")
+
+
+# doctor ---------------------------------------------------------------------
+
+
+def test_doctor_shows_the_machine_and_checks_the_kernels(invoke):
+    result = invoke("doctor")
+    assert result.exit_code == 0, result.output
+    assert f"{isa_of(host_target()).name}: used" in result.stdout
+    assert "apache-tvm-ffi==0.1.14.post0: met" in " ".join(result.stdout.split())
+    assert "All kernels equal NumPy." in result.stdout
+
+
+def test_doctor_fails_where_a_kernel_does(invoke, monkeypatch):
+    check = KernelCheck(layer=LAYERS[0], instruction="i", differing=3, elements=9, gops=1.0)
+    monkeypatch.setattr(doctor_command, "check_kernels", lambda: iter([check]))
+    result = invoke("doctor")
+    assert result.exit_code == 1
+    assert "no: 3 of 9" in result.stdout
+    assert "error: 3x3 of uint8: wrong results on this CPU." in result.stderr
