@@ -10,6 +10,7 @@ from tvm_quant.bench.accuracy import accuracy, table
 from tvm_quant.bench.agreement import agreement
 from tvm_quant.bench.memory import PROBE, memory, probe
 from tvm_quant.bench.peers import peers
+from tvm_quant.bench.speed import speed
 from tvm_quant.bench.workers import workers
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "memory": memory,
     "workers": workers,
     "peers": peers,
+    "speed": speed,
 }
 """{command: function}, in the order of the help."""
 

@@ -35,13 +35,13 @@ class Peer:
         name: as results show it.
         packages: modules that it needs.
         quantize: from (model file, calibration samples, batch, folder to work in) to the file.
-        load: from a quantized file to a function that runs it on one thread.
+        load: from a quantized file and a number of threads (1 by default) to what runs it.
     """
 
     name: str
     packages: tuple[str, ...]
     quantize: Callable[[Path, Samples, int, Path], Path]
-    load: Callable[[Path], Run]
+    load: Callable[..., Run]
 
     def measure(self, subject: Subject) -> Result:
         """Quantize and compare with float.
@@ -129,7 +129,7 @@ def _modern(model: Path, folder: Path) -> Path:
     return target
 
 
-def _onnxruntime_load(file: Path, *, integers: bool = True) -> Run:
+def _onnxruntime_load(file: Path, threads: int = 1, *, integers: bool = True) -> Run:
     """Run with ONNX Runtime.
 
     Without VNNI its integer kernels add pairs of products in 16 bits that saturate. Without
@@ -141,7 +141,7 @@ def _onnxruntime_load(file: Path, *, integers: bool = True) -> Run:
     settings.log_severity_level = 3
     if not integers:
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+    settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
     session = onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
     return lambda feed: [np.asarray(value) for value in session.run(None, dict(feed))]
 
@@ -171,12 +171,13 @@ def _nncf_quantize(*, fast: bool) -> Callable[[Path, Samples, int, Path], Path]:
     return quantize
 
 
-def _openvino_load(file: Path) -> Run:
+def openvino_load(file: Path, threads: int = 1) -> Run:
+    """Run with OpenVINO, in the precision of the file."""
     import openvino
 
     core = openvino.Core()
     settings: dict[str, Any] = {
-        "INFERENCE_NUM_THREADS": 1,
+        "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": 1,
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
@@ -208,13 +209,13 @@ _ROWS = (
         name="nncf fast",
         packages=("nncf", "openvino"),
         quantize=_nncf_quantize(fast=True),
-        load=_openvino_load,
+        load=openvino_load,
     ),
     Peer(
         name="nncf full",
         packages=("nncf", "openvino"),
         quantize=_nncf_quantize(fast=False),
-        load=_openvino_load,
+        load=openvino_load,
     ),
 )
 PEERS: dict[str, Peer] = {row.name: row for row in _ROWS}

@@ -1,0 +1,92 @@
+import numpy as np
+import onnx
+import pytest
+
+from tvm_quant.bench import speed
+from tvm_quant.bench.measure import Latency
+from tvm_quant.bench.plot import draw_speed
+from tvm_quant.bench.samples import Column, InMemory, Samples
+from tvm_quant.bench.speed import Speed, measure, ratios, speed_sheet
+from tvm_quant.bench.systems import SYSTEMS
+from tvm_quant.bench.zoo.builder import Builder
+from tvm_quant.errors import ConfigError
+
+OURS, THEIRS = "tvm_quant int8", "onnxruntime int8"
+
+
+def result(network, system, median):
+    return Speed(network=network, system=system, latency=Latency.of([median]))
+
+
+RESULTS = [
+    result("a", OURS, 2.0),
+    result("a", THEIRS, 3.0),
+    result("b", OURS, 1.0),
+    result("b", THEIRS, 6.0),
+]
+
+
+def test_ratios_are_of_medians_and_their_mean_is_geometric():
+    assert ratios(RESULTS) == {
+        "a": {OURS: 1.0, THEIRS: 1.5},
+        "b": {OURS: 1.0, THEIRS: 6.0},
+        "geometric mean": {OURS: 1.0, THEIRS: pytest.approx(3.0)},
+    }
+
+
+def test_without_our_own_times_there_are_no_ratios():
+    assert ratios([result("a", THEIRS, 3.0)]) == {}
+    assert speed_sheet([result("a", THEIRS, 3.0)]).rows[0][1:] == ["3.00 (3.00-3.00)", ""]
+
+
+def test_a_table_has_a_time_and_a_ratio_for_each_system():
+    sheet = speed_sheet(RESULTS)
+    assert sheet.columns == ("<network", f"{OURS} ms", "ratio", f"{THEIRS} ms", "ratio")
+    assert sheet.rows[0] == ["a", "2.00 (2.00-2.00)", "1.00", "3.00 (3.00-3.00)", "1.50"]
+    assert sheet.rows[-1] == ["geometric mean", "", "1.00", "", "3.00"]
+
+
+def test_the_picture_is_written(tmp_path):
+    draw_speed(tmp_path / "speed.svg", ratios(RESULTS))
+    text = (tmp_path / "speed.svg").read_text()
+    assert "<svg" in text
+    assert [entry.name for entry in tmp_path.iterdir()] == ["speed.svg"]
+
+
+def test_systems_run_in_processes_of_their_own(monkeypatch):
+    pytest.importorskip("onnxruntime")
+    net = Builder(size=16)
+    model = net.model(net.classify(net.conv("data", 8, 3), 10))
+
+    def case(_name, folder):
+        onnx.save(model, folder / "model.onnx")
+        images = np.random.default_rng(0).normal(size=(4, 3, 16, 16)).astype("float32")
+        samples = Samples.all_of({"data": Column(stored=InMemory(images))})
+        return folder / "model.onnx", samples
+
+    monkeypatch.setattr(speed, "_case", case)
+    systems = [SYSTEMS[name] for name in (OURS, "tvm_quant float", THEIRS)]
+    results = measure("tiny", systems, threads=1, rounds=2)
+    assert [found.system for found in results] == [system.name for system in systems]
+    assert all(0 < found.latency.p10 <= found.latency.p90 < 1000 for found in results)
+
+
+@pytest.mark.parametrize(
+    ("choose", "message"),
+    [
+        (lambda: speed._available("nothing*"), "no system matches 'nothing*'; there are tvm_quant"),
+        (lambda: speed._networks(["nothing*"]), "no network matches ['nothing*']; there are zoo/"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_known_ones(choose, message):
+    with pytest.raises(ConfigError) as error:
+        choose()
+    assert message in str(error.value)
+
+
+def test_patterns_choose_networks():
+    assert speed._networks(["zoo/resnet*", "resnet8"]) == [
+        "zoo/resnet18",
+        "zoo/resnet50",
+        "resnet8",
+    ]

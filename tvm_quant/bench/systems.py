@@ -1,0 +1,105 @@
+"""`SYSTEMS`: what runs networks in `speed`, one row each.
+
+A system prepares a file once. A process of its own loads the file and runs it, so that no system
+disturbs the threads or the memory of another.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import tvm
+
+from tvm_quant.backend import Runner
+from tvm_quant.bench.measure import quiet
+from tvm_quant.bench.peers import PEERS, Run, openvino_load
+from tvm_quant.bench.samples import Samples
+from tvm_quant.frontend import load
+from tvm_quant.quantize import quantize
+from tvm_quant.transform import Prepare
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """Something that runs a network.
+
+    Attributes:
+        name: as results show it.
+        packages: modules that it needs.
+        prepare: from (model file, calibration samples, folder to work in) to the file to load.
+        load: from that file and a number of threads to a function that runs it; TVM takes its
+            threads from the environment.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    prepare: Callable[[Path, Samples, Path], Path]
+    load: Callable[[Path, int], Run]
+
+
+def _ours(model: Path, samples: Samples, folder: Path, *, integers: bool) -> Path:
+    mod, params = load(onnx.load(model))
+    with quiet():
+        if integers:
+            mod = quantize(mod, params, samples)
+        else:
+            mod = tvm.transform.Sequential([Prepare(params)])(mod)
+    file = folder / f"tvm_quant_{integers}.pickle"
+    file.write_bytes(pickle.dumps(Runner(mod)))
+    return file
+
+
+def _load_ours(file: Path, _threads: int) -> Run:
+    runner: Runner = pickle.loads(file.read_bytes())
+    return runner.run
+
+
+def _as_it_is(model: Path, _samples: Samples, _folder: Path) -> Path:
+    return model
+
+
+def _qdq(model: Path, samples: Samples, folder: Path) -> Path:
+    """ONNX Runtime's file, made once for all systems that read it."""
+    file = folder / "int8.onnx"
+    return file if file.exists() else PEERS["onnxruntime"].quantize(model, samples, 1, folder)
+
+
+_ROWS = (
+    System(
+        name="tvm_quant int8",
+        packages=(),
+        prepare=functools.partial(_ours, integers=True),
+        load=_load_ours,
+    ),
+    System(
+        name="tvm_quant float",
+        packages=(),
+        prepare=functools.partial(_ours, integers=False),
+        load=_load_ours,
+    ),
+    System(
+        name="onnxruntime int8",
+        packages=("onnxruntime",),
+        prepare=_qdq,
+        load=PEERS["onnxruntime"].load,
+    ),
+    System(
+        name="onnxruntime float",
+        packages=("onnxruntime",),
+        prepare=_as_it_is,
+        load=PEERS["onnxruntime"].load,
+    ),
+    System(
+        name="openvino int8",
+        packages=("onnxruntime", "openvino"),
+        prepare=_qdq,
+        load=openvino_load,
+    ),
+    System(name="openvino float", packages=("openvino",), prepare=_as_it_is, load=openvino_load),
+)
+SYSTEMS: dict[str, System] = {row.name: row for row in _ROWS}
