@@ -2,9 +2,9 @@
 
 from tvm_quant.report.evaluate import Evaluation, LayerSqnr, evaluate, layer_sqnr
 from tvm_quant.report.inspect import float_table, quantizer_table, select, to_json
+from tvm_quant.report.layers import layer_variables
 from tvm_quant.report.plot import plot_histogram, plot_layers
 from tvm_quant.report.sqnr import SqnrMeter, sqnr_db
-from tvm_quant.report.taps import layer_variables, tapped
 from tvm_quant.report.trace import PassTrace
 
 __all__ = [
@@ -21,6 +21,5 @@ __all__ = [
     "quantizer_table",
     "select",
     "sqnr_db",
-    "tapped",
     "to_json",
 ]

@@ -12,10 +12,10 @@ from tvm import IRModule
 from tvm_quant.backend import Runner
 from tvm_quant.dataset import Batch, CheckedDataset
 from tvm_quant.errors import DatasetError
-from tvm_quant.ir import bindings, op_name
+from tvm_quant.ir import bindings, op_name, tapped
 from tvm_quant.ir.signature import main_function
+from tvm_quant.report.layers import layer_variables
 from tvm_quant.report.sqnr import SqnrMeter
-from tvm_quant.report.taps import layer_variables, tapped
 
 Array = npt.NDArray[Any]
 

@@ -23,7 +23,7 @@ from tvm import IRModule
 from tvm_quant.config import BadData
 from tvm_quant.dataset.check import is_batched
 from tvm_quant.errors import CalibrationError
-from tvm_quant.ir import io_signature
+from tvm_quant.ir import io_signature, tapped
 from tvm_quant.statistics import Statistics
 from tvm_quant.transform.profiling import (
     Batch,
@@ -32,9 +32,9 @@ from tvm_quant.transform.profiling import (
     chunks,
     fingerprint,
     ordered_map,
-    profiled_graph,
     profiled_tensors,
 )
+from tvm_quant.transform.quantizers import strip_quantizers
 from tvm_quant.transform.range_records import CalibrationWarning
 
 
@@ -78,7 +78,7 @@ class Profile:
         tensors = profiled_tensors(mod)
         if not tensors:
             return mod
-        graph = profiled_graph(mod, [tensor.name for tensor in tensors])
+        graph = tapped(strip_quantizers(mod), [tensor.name for tensor in tensors])
         task = ProfileTask(
             worker=Worker(graph, self.target),
             tensors=tuple(tensors),

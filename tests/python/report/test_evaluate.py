@@ -10,9 +10,8 @@ from tvm import relax
 from small_networks import calibrated_network, samples
 from tvm_quant.dataset import DatasetWarning, as_dataset
 from tvm_quant.errors import DatasetError
-from tvm_quant.ir import io_signature
+from tvm_quant.ir import io_signature, tapped
 from tvm_quant.report import evaluate, layer_sqnr, sqnr_db
-from tvm_quant.report.taps import tapped
 
 
 def outputs(mod, data):

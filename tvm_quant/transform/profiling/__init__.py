@@ -3,7 +3,6 @@
 from tvm_quant.transform.profiling.graph import (
     ProfiledTensor,
     fingerprint,
-    profiled_graph,
     profiled_tensors,
 )
 from tvm_quant.transform.profiling.ordered_map import ordered_map
@@ -20,6 +19,5 @@ __all__ = [
     "chunks",
     "fingerprint",
     "ordered_map",
-    "profiled_graph",
     "profiled_tensors",
 ]

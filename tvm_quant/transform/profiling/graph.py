@@ -56,19 +56,6 @@ def profiled_tensors(mod: IRModule) -> list[ProfiledTensor]:
     return list(tensors.values())
 
 
-def profiled_graph(mod: IRModule, names: list[str]) -> IRModule:
-    """The float network with a result of its own: the tuple of the variables `names`."""
-    float_mod = relax.transform.ToNonDataflow()(strip_quantizers(mod))
-    func = main_function(float_mod)
-    variables = {str(var.name): var for var in (*func.params, *(b.var for b in bindings(func)))}
-    results = relax.Tuple([variables[name] for name in names])
-    body = relax.SeqExpr(func.body.blocks, results)
-    ret_ty = relax.TupleType([variable.ty for variable in results.fields])
-    probe = relax.Function(func.params, body, ret_ty).with_attr("global_symbol", "main")
-    functions = {**dict(float_mod.functions_items()), float_mod.get_global_var("main"): probe}
-    return relax.transform.DeadCodeElimination()(IRModule(functions, attrs=float_mod.attrs))
-
-
 def fingerprint(mod: IRModule) -> str:
     """Of the float network in `main`: operators, shapes and weights; not names, not quantizers."""
     func = main_function(strip_quantizers(mod))
