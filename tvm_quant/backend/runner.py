@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from tvm_quant.errors import BackendError
 from tvm_quant.ir import TensorInfo, io_signature
 
 Array = npt.NDArray[Any]
+
+STDERR = 2
 
 
 class Runner:
@@ -41,6 +46,7 @@ class Runner:
         self.signature: list[TensorInfo] = io_signature(mod)
         resolved = resolve_target(target)
         self._device = (int(resolved.get_target_device_type()), 0)
+        self._library: bytes | None = None  # once it is exported
         self._load(compile(mod, resolved))
 
     def run(self, inputs: Mapping[str, npt.ArrayLike]) -> list[Array]:
@@ -91,19 +97,24 @@ class Runner:
         self._main = relax.VirtualMachine(executable, self._tvm_device)["main"]
 
     def __getstate__(self) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory() as folder:
+        self._library = self._library or self._exported()
+        return {"signature": self.signature, "device": self._device, "library": self._library}
+
+    def _exported(self) -> bytes:
+        with tempfile.TemporaryDirectory() as folder, _without_log():
             path = Path(folder) / "module.so"
             self._executable.export_library(str(path))
-            library = path.read_bytes()
-        return {"signature": self.signature, "device": self._device, "library": library}
+            return path.read_bytes()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.signature, self._device = state["signature"], state["device"]
+        self._library = state["library"]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "module.so"
-            path.write_bytes(state["library"])
+            path.write_bytes(self._library)
             # The loaded library stays mapped when its file goes.
-            self._load(tvm.runtime.load_module(str(path)))
+            with _without_log():
+                self._load(tvm.runtime.load_module(str(path)))
 
 
 def median_latency_ms(
@@ -118,6 +129,20 @@ def median_latency_ms(
         for name, runner in runners.items():
             times[name] += runner.latency_ms(inputs, repeats=1)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Without standard error: TVM writes a line for each constant of a module that has run."""
+    sys.stderr.flush()
+    kept = os.dup(STDERR)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), STDERR)
+        yield
+    finally:
+        os.dup2(kept, STDERR)
+        os.close(kept)
 
 
 def _checked(info: TensorInfo, array: Array) -> Array:

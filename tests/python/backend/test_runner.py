@@ -1,3 +1,4 @@
+import os
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -44,6 +45,20 @@ def test_a_pickled_runner_computes_the_same_bits(runner):
     copy = pickle.loads(pickle.dumps(runner))
     for ours, theirs in zip(copy.run(INPUTS), runner.run(INPUTS), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_pickling_says_nothing_and_leaves_standard_error_open(capfd):
+    data = relax.Var("x", relax.TensorType((1, 4), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            weight = relax.const(np.eye(4, dtype="float32"))
+            result = builder.emit_output(relax.op.matmul(data, weight))
+        builder.emit_func_output(result)
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(Runner(builder.get())))))
+    os.write(2, b"still there")
+    assert capfd.readouterr().err == "still there"
+    assert again.run({"x": np.ones((1, 4), "float32")})[0].shape == (1, 4)
 
 
 def test_a_runner_works_in_a_process_pool(runner):
