@@ -22,7 +22,7 @@ class BiasCorrection(str, Enum):
 
     NONE = "none"  # leave biases alone
     FAST = "fast"  # from the profiled means of each layer's input; no further run
-    FULL = "full"  # layer by layer, measured on calibration samples
+    FULL = "full"  # layer by layer, measured on calibration samples: compiles the network twice
 
 
 class BadData(str, Enum):
@@ -92,7 +92,8 @@ class QuantizeConfig:
     requantize: RequantizeMode | None = None
     #: See `BiasCorrection`.
     bias_correction: BiasCorrection = BiasCorrection.FAST
-    #: Samples that full bias correction measures on, >= 1.
+    #: Samples that full bias correction measures on, >= 1; fewer where their tensors between two
+    #: layers would fill more than 256 MiB.
     bias_samples: int = 32
     #: Fold per-channel activation scales into the next weights where branches differ in range.
     match_channel_scales: bool = True

@@ -34,16 +34,22 @@ def rebuild(
     with builder.function("main", [*func.params, *extra_params]):
         for block in func.body.blocks:
             for binding in block.bindings:
-                value = substitute.visit_expr(binding.value)
-                if isinstance(binding, relax.MatchCast):
-                    new = builder.match_cast(value, binding.ty)
-                else:
-                    new = builder.emit(value, name_hint=str(binding.var.name))
+                new = emit_again(builder, binding, substitute)
                 substitute.values[binding.var] = visit(builder, binding.var, new)
         builder.emit_func_output(builder.emit(result()))
     built = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
     built.update_func(mod.get_global_var("main"), builder.get()["main"])
     return built
+
+
+def emit_again(
+    builder: relax.BlockBuilder, binding: relax.VarBinding | relax.MatchCast, substitute: Substitute
+) -> relax.Var:
+    """Emit a binding with variables replaced; returns its new variable."""
+    value = substitute.visit_expr(binding.value)
+    if isinstance(binding, relax.MatchCast):
+        return builder.match_cast(value, binding.ty)
+    return builder.emit(value, name_hint=str(binding.var.name))
 
 
 @mutator

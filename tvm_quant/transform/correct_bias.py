@@ -6,7 +6,8 @@ After     y = R.nn.conv2d(q, simulated_quantize(w)) + b'
 `fast` predicts the shift of each output channel from the rounding of the weights and the profiled
 mean of the layer's input (predict_shift.py). `full` measures it (measure_shift.py): layer by layer
 in execution order, with the corrected layers before it, b' = b + E[y_float] - E[y_quantized] over
-calibration samples. A layer without a bias gets one. No layer is left out for the size of its bias.
+calibration samples, of which quiet ones count more. A layer without a bias gets one. No layer is
+left out for the size of its bias.
 
 Needs calibrated quantizers; comes after MatchScales.
 
@@ -43,7 +44,7 @@ class CorrectBias:
         config: `bias_correction` and `bias_samples`.
         statistics: profiled means, for `fast`.
         dataset: calibration batches by input name, for `full`.
-        progress: show a bar (`full` takes a run for each layer).
+        progress: show a bar, for `full`.
 
     Raises:
         ConfigError: `full` without a dataset.

@@ -18,12 +18,20 @@ from tvm_quant.errors import CalibrationError
 from tvm_quant.ir import bindings, constant_value, io_signature
 from tvm_quant.ir.rebuild import rebuild
 from tvm_quant.ir.signature import main_function
-from tvm_quant.op import Role, contraction_axes, is_simulated, role_of
+from tvm_quant.op import Role, is_simulated, role_of
 from tvm_quant.statistics import outlier_magnitudes
+from tvm_quant.transform.layer_walk import LayerWalk, channel_means
 from tvm_quant.transform.quantizers import strip_quantizers
 
 Array = npt.NDArray[Any]
 Batches = Iterable[Mapping[str, Array]]
+#: Inputs and number of samples.
+Batch = tuple[Mapping[str, Array], int]
+
+#: Most that the samples may hold between two layers.
+MEMORY_BYTES = 256 * 2**20
+#: A sample counts at most this many times as much as the median one, however silent it is.
+MOST_WEIGHT = 16
 
 
 def measure_shifts(
@@ -32,13 +40,18 @@ def measure_shifts(
     """Mean of the quantized result minus mean of the float result, per output channel.
 
     Layers are taken in execution order. When a layer is measured, the shifts of the layers before
-    it are already taken away. Samples that are outliers in a layer are left out there and in all
-    later ones: they left the range of a quantizer.
+    it are already taken away. The shift is the one that leaves the smallest error beside the
+    signal: samples count by the inverse of their energy (mean square of the float result), so that
+    one that a range clips does not speak for the others. Samples that are outliers in a layer are
+    left out there and in all later ones.
+
+    Every layer runs once on each batch. What later layers read of all samples stands in memory,
+    256 MiB of it at most: beyond, later batches are left out, though never the first.
 
     Args:
         mod: annotated and calibrated.
         dataset: batches by input name; read once.
-        samples: how many samples to measure on, at most.
+        samples: how many samples to measure on, at most; batches are not split.
         progress: show a bar.
 
     Returns:
@@ -51,16 +64,20 @@ def measure_shifts(
     if not layers:
         return {}
     batches = _first(dataset, samples, batched=is_batched(io_signature(mod)))
-    wanted = _Probe(strip_quantizers(mod), layers).run(batches, {})
+    walk = LayerWalk(mod, layers)
+    batches = _that_fit(batches, walk)
+    wanted = _watch(strip_quantizers(mod), layers, batches)
     kept = _kept_rows(wanted)
-    probe = _Probe(mod, layers)
+    reached = [(walk.start(batch), samples) for batch, samples in batches]
     shifts: dict[str, Array] = {}
     console = Console(stderr=True)
     for name in track(
         layers, "Bias correction", disable=not progress, console=console, transient=True
     ):
-        actual = probe.run(batches, shifts)[name]
-        shifts[name] = actual.mean(kept[name]) - wanted[name].mean(kept[name])
+        means = [_rows(walk.run(name, values), size) for values, size in reached]
+        shifts[name] = wanted[name].mean_difference(np.concatenate(means), kept[name])
+        for values, _ in reached:
+            walk.subtract(name, shifts[name], values)
     return shifts
 
 
@@ -82,23 +99,24 @@ class _Measured:
     Attributes:
         means: of each output channel, float64, (rows, O).
         reach: largest magnitude, (rows,).
+        energy: mean square, (rows,).
         weights: samples that each row stands for, (rows,).
     """
 
     means: Array
     reach: Array
+    energy: Array
     weights: Array
 
     @classmethod
-    def of(cls, means: Array, reach: Array, samples: int) -> _Measured:
-        """Of a batch. Rows that are no samples are averaged."""
-        means, reach = means.astype("float64"), reach.astype("float64")
-        if len(means) == samples:
-            return cls(means=means, reach=reach, weights=np.ones(samples))
+    def of(cls, means: Array, reach: Array, energy: Array, samples: int) -> _Measured:
+        """Of a batch."""
+        rows = _rows(means, samples)
         return cls(
-            means=means.mean(axis=0, keepdims=True),
-            reach=reach.max(keepdims=True),
-            weights=np.full(1, float(samples)),
+            means=rows,
+            reach=reach.astype("float64") if len(rows) == len(reach) else reach.max(keepdims=True),
+            energy=_rows(energy, samples),
+            weights=np.full(len(rows), samples / len(rows)),
         )
 
     @classmethod
@@ -107,12 +125,22 @@ class _Measured:
         return cls(
             means=np.concatenate([part.means for part in parts]),
             reach=np.concatenate([part.reach for part in parts]),
+            energy=np.concatenate([part.energy for part in parts]),
             weights=np.concatenate([part.weights for part in parts]),
         )
 
-    def mean(self, kept: Array) -> Array:
-        """Mean of each output channel over the rows that are `kept`: (O,)."""
-        return np.asarray(np.average(self.means[kept], axis=0, weights=self.weights[kept]))
+    def mean_difference(self, actual: Array, kept: Array) -> Array:
+        """Mean of the means `actual` less these in each channel over the rows `kept`: (O,)."""
+        energy = self.energy[kept]
+        floor = np.median(energy) / MOST_WEIGHT
+        weights = self.weights[kept] / (np.maximum(energy, floor) if floor > 0 else 1)
+        return np.asarray(np.average((actual - self.means)[kept], axis=0, weights=weights))
+
+
+def _rows(measured: Array, samples: int) -> Array:
+    """What was measured in each row of a batch, in float64; one row, where rows are no samples."""
+    measured = measured.astype("float64")
+    return measured if len(measured) == samples else measured.mean(axis=0, keepdims=True)
 
 
 def _kept_rows(measured: Mapping[str, _Measured]) -> dict[str, Array]:
@@ -133,69 +161,33 @@ def _kept_rows(measured: Mapping[str, _Measured]) -> dict[str, Array]:
     return kept
 
 
-class _Probe:
-    """Runs a network that subtracts given shifts from the results of its layers, and watches them.
+def _watch(mod: IRModule, layers: list[str], batches: list[Batch]) -> dict[str, _Measured]:
+    """What each layer of a network gives."""
+    watched: list[relax.Var] = []
 
-    Args:
-        mod: the network.
-        layers: variables to watch.
-    """
+    def visit(builder: relax.BlockBuilder, old: relax.Var, new: relax.Var) -> relax.Var:
+        if str(old.name) in layers:
+            call = calls[old]
+            whole = list(range(1, int(new.ty.ndim)))
+            watched.append(builder.emit(channel_means(new, call)))
+            watched.append(builder.emit(relax.op.max(relax.op.abs(new), whole)))
+            watched.append(builder.emit(relax.op.mean(relax.op.square(new), whole)))
+        return new
 
-    def __init__(self, mod: IRModule, layers: list[str]):
-        self.layers = layers
-        self.zeros: dict[str, Array] = {}
-        self.runner = Runner(self._graph(mod))
-
-    def run(
-        self, batches: list[tuple[Mapping[str, Array], int]], shifts: Mapping[str, Array]
-    ) -> dict[str, _Measured]:
-        """What each layer gives, its own shift and those before it taken away.
-
-        Args:
-            batches: (inputs, number of samples).
-            shifts: of some layers, (O,).
-        """
-        given = {f"{name}_shift": self._as_operand(name, shifts) for name in self.layers}
-        rows: dict[str, list[_Measured]] = {name: [] for name in self.layers}
-        for batch, samples in batches:
-            results = self.runner.run({**batch, **given})
-            for name, means, reach in zip(self.layers, results[::2], results[1::2], strict=True):
-                rows[name].append(_Measured.of(means, reach, samples))
-        return {name: _Measured.join(measured) for name, measured in rows.items()}
-
-    def _as_operand(self, name: str, shifts: Mapping[str, Array]) -> Array:
-        zero = self.zeros[name]
-        return shifts[name].reshape(zero.shape).astype("float32") if name in shifts else zero
-
-    def _graph(self, mod: IRModule) -> IRModule:
-        calls = {str(b.var.name): b.value for b in bindings(main_function(mod))}
-        axes = {name: contraction_axes(calls[name]).output for name in self.layers}
-        params: dict[str, relax.Var] = {}
-        for name, axis in axes.items():
-            shape = [1] * int(calls[name].ty.ndim)
-            shape[axis] = int(calls[name].ty.shape[axis])
-            self.zeros[name] = np.zeros(shape, "float32")
-            params[name] = relax.Var(f"{name}_shift", relax.TensorType(shape, "float32"))
-        watched: list[relax.Var] = []
-
-        def visit(builder: relax.BlockBuilder, old: relax.Var, new: relax.Var) -> relax.Var:
-            name = str(old.name)
-            if name not in params:
-                return new
-            new = builder.emit(relax.op.subtract(new, params[name]), f"{name}_shifted")
-            others = [axis for axis in range(1, int(new.ty.ndim)) if axis != axes[name]]
-            watched.append(builder.emit(relax.op.mean(new, axis=others)))
-            watched.append(builder.emit(relax.op.max(relax.op.abs(new), [*others, axes[name]])))
-            return new
-
-        return rebuild(mod, visit, lambda: relax.Tuple(watched), extra_params=list(params.values()))
+    calls = {binding.var: binding.value for binding in bindings(main_function(mod))}
+    runner = Runner(rebuild(mod, visit, lambda: relax.Tuple(watched)))
+    parts: dict[str, list[_Measured]] = {name: [] for name in layers}
+    for batch, samples in batches:
+        results = iter(runner.run(batch))
+        for name in layers:
+            measured = next(results), next(results), next(results)
+            parts[name].append(_Measured.of(*measured, samples))
+    return {name: _Measured.join(measured) for name, measured in parts.items()}
 
 
-def _first(
-    dataset: Batches, samples: int, *, batched: bool
-) -> list[tuple[Mapping[str, Array], int]]:
-    """The first batches, until they hold `samples`: (inputs, number of samples)."""
-    batches: list[tuple[Mapping[str, Array], int]] = []
+def _first(dataset: Batches, samples: int, *, batched: bool) -> list[Batch]:
+    """The first batches, until they hold `samples`."""
+    batches: list[Batch] = []
     for batch in dataset:
         size = len(next(iter(batch.values()))) if batched else 1
         batches.append((batch, size))
@@ -203,3 +195,10 @@ def _first(
         if samples <= 0:
             break
     return batches
+
+
+def _that_fit(batches: list[Batch], walk: LayerWalk) -> list[Batch]:
+    """The first batches, as many as the walk may hold in memory, but at least one."""
+    if len(batches) < 2:
+        return batches
+    return batches[: max(1, MEMORY_BYTES // walk.peak_bytes(batches[0][0]))]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, tirx
+from tvm import IRModule, relax, tirx
 from tvm.script import ir as I
 from tvm.script import relax as S
 
@@ -15,7 +15,7 @@ from tvm_quant.ir import io_signature, node_name, with_node_names
 from tvm_quant.op import Kind, QuantSpec, simulated_quantize
 from tvm_quant.report import layer_variables, sqnr_db
 from tvm_quant.statistics import Statistics, TensorStatistics
-from tvm_quant.transform import CorrectBias, MatchScales, measure_shift
+from tvm_quant.transform import CorrectBias, MatchScales, layer_walk, measure_shift
 from tvm_quant.transform.measure_shift import measure_shifts
 from tvm_quant.transform.quantizers import strip_quantizers
 
@@ -194,9 +194,27 @@ class NumPyRunner:
         return evaluate(self.mod, *(inputs[name] for name in self.names))
 
 
+class NumPyFunctions:
+    """Stands in for compiled functions."""
+
+    def __init__(self, mod):
+        self.mod = mod
+
+    def call(self, name, *values):
+        return evaluate(IRModule({"main": self.mod[name]}), *values)
+
+    def arrays(self, value):
+        return [part for field in value for part in field] if isinstance(value, tuple) else [value]
+
+
+def use_numpy(monkeypatch):
+    monkeypatch.setattr(measure_shift, "Runner", NumPyRunner)
+    monkeypatch.setattr(layer_walk, "Functions", NumPyFunctions)
+
+
 @pytest.fixture
 def in_numpy(monkeypatch):
-    monkeypatch.setattr(measure_shift, "Runner", NumPyRunner)
+    use_numpy(monkeypatch)
 
 
 def weight(*shape, seed):
@@ -219,15 +237,19 @@ def network(b, x):
 LAYERS = ["first", "depthwise", "point", "deconv", "dense"]
 
 
-def layer_means(mod, x):
-    """Mean of each layer, biases included, per output channel."""
+def weighed_mean(values, exact):
+    """Mean per output channel; a sample counts by the inverse of its energy in `exact`."""
+    energy = (exact**2).mean(axis=tuple(range(1, exact.ndim)))
+    weights = 1 / np.maximum(energy, np.median(energy) / 16)
+    means = values.mean(axis=tuple(range(2, values.ndim)))
+    return (means * weights[:, None]).sum(axis=0) / weights.sum()
+
+
+def layer_means(mod, x, exact):
+    """Weighed mean of each layer, biases included, per output channel."""
     values = all_values(mod, x)
     after = {"first": "bias"}
-    found = {}
-    for name in LAYERS:
-        value = values[after.get(name, name)]
-        found[name] = value.mean(axis=tuple(a for a in range(value.ndim) if a != 1))
-    return found
+    return {name: weighed_mean(values[after.get(name, name)], exact[name]) for name in LAYERS}
 
 
 @pytest.mark.parametrize(("batch", "sizes"), [(24, [24]), (tirx.Var("n", "int64"), [5, 16, 3])])
@@ -237,7 +259,8 @@ def test_full_correction_makes_the_means_those_of_float(in_numpy, batch, sizes):
     mod = MatchScales(statistics, FULL)(mod)
     batches = [{"x": part} for part in np.split(x, np.cumsum(sizes)[:-1])]
     after = CorrectBias(FULL, statistics, batches)(mod)
-    exact, plain, full = (layer_means(m, x) for m in (strip_quantizers(mod), mod, after))
+    in_float = all_values(strip_quantizers(mod), x)
+    exact, plain, full = (layer_means(m, x, in_float) for m in (strip_quantizers(mod), mod, after))
     for name in LAYERS:
         largest = np.abs(exact[name]).max()
         assert np.abs(plain[name] - exact[name]).max() > 1e-3 * largest
@@ -253,6 +276,31 @@ def test_both_corrections_gain_and_full_gains_more(in_numpy):
         for config in (NONE, FAST, FULL)
     )
     assert plain + 1 < fast < full
+
+
+def test_a_loud_sample_that_a_range_clips_does_not_spoil_the_others(in_numpy):
+    """With plain means it would: its clipped values shift the mean of every channel it uses."""
+
+    def body(b, x):
+        y = b.emit(NN.relu(b.emit(NN.conv2d(x, weight(6, 3, 3, 3, seed=1)), "first")), "relu")
+        return b.emit(NN.conv2d(y, weight(4, 6, 3, 3, seed=2)), "second")
+
+    x = normal(16, 3, 8, 8) + np.float32(0.3)
+    mod, _ = calibrated(build(body, x=x.shape), x, config=FULL)
+    loud = x.copy()
+    loud[5] *= 6  # too little for an outlier
+    quiet = np.delete(np.arange(16), 5)
+    exact = evaluate(strip_quantizers(mod), loud)[0][quiet]
+
+    def gain(weighed):
+        with pytest.MonkeyPatch.context() as patch:
+            if not weighed:
+                patch.setattr(measure_shift, "MOST_WEIGHT", 1e-9)
+            after = CorrectBias(FULL, None, [{"x": loud}])(mod)
+        before, corrected = (sqnr_db(exact, evaluate(m, loud)[0][quiet]) for m in (mod, after))
+        return corrected - before
+
+    assert gain(weighed=False) < 0 < 0.5 < gain(weighed=True)
 
 
 def test_full_correction_is_deterministic(in_numpy):
@@ -277,6 +325,22 @@ def test_bias_samples_limits_what_is_run(in_numpy):
     tvm.ir.assert_structural_equal(after, two)
 
 
+@pytest.mark.parametrize(("bytes_held", "expected"), [(10**9, 3), (2 * 408, 2), (1, 1)])
+def test_what_stands_in_memory_is_bounded(in_numpy, monkeypatch, bytes_held, expected):
+    def body(b, x):
+        y = b.emit(R.matmul(x, weight(12, 4, seed=1)), "first")
+        return b.emit(R.matmul(y, weight(4, 2, seed=2)), "second")
+
+    mod, _ = calibrated(build(body, x=(8, 12)), normal(8, 12), config=FULL)
+    batches = [{"x": normal(8, 12, seed=seed)} for seed in range(3)]
+    # Before the first layer 8 * 12 inputs and 4 + 2 shifts in float32: 408 bytes.
+    monkeypatch.setattr(measure_shift, "MEMORY_BYTES", bytes_held)
+    found = measure_shifts(mod, batches, samples=24)
+    few = measure_shifts(mod, batches[:expected], samples=24)
+    for name in ("first", "second"):
+        np.testing.assert_array_equal(found[name], few[name])
+
+
 def test_networks_of_several_inputs_and_results(in_numpy):
     def body(b, x, y):
         left = b.emit(NN.conv2d(x, weight(3, 2, 3, 3, seed=1)), "left")
@@ -289,12 +353,17 @@ def test_networks_of_several_inputs_and_results(in_numpy):
     batches = [{"y": y[:2], "x": x[:2]}, {"y": y[2:], "x": x[2:]}]
     after = CorrectBias(FULL, None, batches)(mod)
     exact, full = (evaluate(m, x, y) for m in (strip_quantizers(mod), after))
-    for wanted, got in zip(exact, full, strict=True):
-        np.testing.assert_allclose(got.mean((0, 2, 3)), wanted.mean((0, 2, 3)), atol=1e-5)
+    # The sum is the right layer and the corrected left one.
+    layers = exact[0], exact[1] - exact[0]
+    found = full[0], full[1] - full[0]
+    for wanted, got in zip(layers, found, strict=True):
+        np.testing.assert_allclose(
+            weighed_mean(got, wanted), weighed_mean(wanted, wanted), atol=1e-5
+        )
 
 
 def test_inputs_without_a_common_batch_axis(in_numpy):
-    """Rows of the layer are no samples: each batch counts once."""
+    """Rows of the layer are no samples: each batch is one, with the energy of all its rows."""
 
     def body(b, x, y):
         left = b.emit(R.matmul(x, weight(3, 4, seed=1)), "left")
@@ -303,13 +372,11 @@ def test_inputs_without_a_common_batch_axis(in_numpy):
     data = [normal(2, 3, seed=seed) + np.float32(1) for seed in (1, 2)]
     mod, _ = calibrated(build(body, x=(2, 3), y=(4,)), data[0], normal(4), config=FULL)
     after = CorrectBias(FULL, None, [{"x": x, "y": normal(4)} for x in data])(mod)
-    x = np.concatenate(data)
     exact, full = (
-        np.concatenate([all_values(m, part, normal(4))["left"] for part in data])
+        np.stack([all_values(m, part, normal(4))["left"].T for part in data])
         for m in (strip_quantizers(mod), after)
     )
-    np.testing.assert_allclose(full.mean(0), exact.mean(0), atol=1e-5)
-    assert len(x) == 4
+    np.testing.assert_allclose(weighed_mean(full, exact), weighed_mean(exact, exact), atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
@@ -349,6 +416,6 @@ def test_the_compiled_probe_measures_what_numpy_measures(monkeypatch):
     mod, _ = calibrated(build(body, x=(n, 3, 8, 8)), x, config=FULL)
     batches = [{"x": x[:5]}, {"x": x[5:]}]
     compiled = measure_shifts(mod, batches, samples=8)
-    monkeypatch.setattr(measure_shift, "Runner", NumPyRunner)
+    use_numpy(monkeypatch)
     for name, expected in measure_shifts(mod, batches, samples=8).items():
         np.testing.assert_allclose(compiled[name], expected, atol=2e-3 * np.abs(expected).max())
