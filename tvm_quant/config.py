@@ -94,7 +94,7 @@ class QuantizeConfig:
     bias_correction: BiasCorrection = BiasCorrection.FAST
     #: Samples that full bias correction measures on, >= 1; fewer where their tensors between two
     #: layers would fill more than 256 MiB.
-    bias_samples: int = 32
+    bias_samples: int = 64
     #: Fold per-channel activation scales into the next weights where branches differ in range.
     match_channel_scales: bool = True
     #: Cross-layer equalization of weights before calibration (Nagel et al., arXiv:1906.04721).

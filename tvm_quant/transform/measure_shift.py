@@ -68,7 +68,7 @@ def measure_shifts(
     batches = _that_fit(batches, walk)
     wanted = _watch(strip_quantizers(mod), layers, batches)
     kept = _kept_rows(wanted)
-    reached = [(walk.start(batch), samples) for batch, samples in batches]
+    reached = [(walk.start(batch), size) for batch, size in batches]
     shifts: dict[str, Array] = {}
     console = Console(stderr=True)
     for name in track(
@@ -133,7 +133,9 @@ class _Measured:
         """Mean of the means `actual` less these in each channel over the rows `kept`: (O,)."""
         energy = self.energy[kept]
         floor = np.median(energy) / MOST_WEIGHT
-        weights = self.weights[kept] / (np.maximum(energy, floor) if floor > 0 else 1)
+        weights = self.weights[kept]
+        if 0 < floor < np.inf:
+            weights = weights / np.maximum(energy, floor)
         return np.asarray(np.average((actual - self.means)[kept], axis=0, weights=weights))
 
 

@@ -295,7 +295,7 @@ def test_a_loud_sample_that_a_range_clips_does_not_spoil_the_others(in_numpy):
     def gain(weighed):
         with pytest.MonkeyPatch.context() as patch:
             if not weighed:
-                patch.setattr(measure_shift, "MOST_WEIGHT", 1e-9)
+                patch.setattr(measure_shift, "MOST_WEIGHT", 1e-9)  # the floor is above all
             after = CorrectBias(FULL, None, [{"x": loud}])(mod)
         before, corrected = (sqnr_db(exact, evaluate(m, loud)[0][quiet]) for m in (mod, after))
         return corrected - before
@@ -379,6 +379,18 @@ def test_inputs_without_a_common_batch_axis(in_numpy):
     np.testing.assert_allclose(weighed_mean(full, exact), weighed_mean(exact, exact), atol=1e-5)
 
 
+def test_where_most_samples_are_silent_all_count_the_same(in_numpy):
+    def body(b, x):
+        return b.emit(R.matmul(x, weight(12, 4, seed=1)), "dense")
+
+    x = normal(8, 12)
+    mod, _ = calibrated(build(body, x=(8, 12)), x, config=FULL)
+    x[1:] = 0
+    shift = measure_shifts(mod, [{"x": x}], samples=8)["dense"]
+    difference = evaluate(mod, x)[0] - evaluate(strip_quantizers(mod), x)[0]
+    np.testing.assert_allclose(shift, difference.mean(axis=0), rtol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("bad", [1e6, np.nan, np.inf])
 def test_samples_that_break_the_means_are_left_out(in_numpy, bad):
@@ -411,6 +423,8 @@ def test_the_compiled_probe_measures_what_numpy_measures(monkeypatch):
 
     def body(b, x):
         y = b.emit(NN.relu(b.emit(NN.conv2d(x, weight(4, 3, 1, 1, seed=1)), "first")), "relu")
+        z = b.emit(NN.conv2d(y, weight(4, 4, 1, 1, seed=2)), "second")
+        y = b.emit(R.add(z, y), "sum")  # held while the second layer runs
         return b.emit(R.matmul(b.emit(R.mean(y, [2, 3]), "mean"), weight(4, 5, seed=5)), "dense")
 
     mod, _ = calibrated(build(body, x=(n, 3, 8, 8)), x, config=FULL)
