@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,14 @@ def measure_shifts(
     left out there and in all later ones.
 
     Every layer runs once on each batch. What later layers read of all samples stands in memory,
-    256 MiB of it at most: beyond, later batches are left out, though never the first.
+    256 MiB of it at most: beyond, batches are left out, though never the first.
 
     Args:
         mod: annotated and calibrated.
         dataset: batches by input name; read once.
-        samples: how many samples to measure on, at most; batches are not split.
+        samples: how many samples to measure on, at most; batches are not split. They are evenly
+            spaced, since neighbours may be alike (a folder sorted by class), where the data set
+            knows its length.
         progress: show a bar.
 
     Returns:
@@ -63,7 +65,7 @@ def measure_shifts(
     layers = weighted_layers(main_function(mod))
     if not layers:
         return {}
-    batches = _first(dataset, samples, batched=is_batched(io_signature(mod)))
+    batches = _chosen(dataset, samples, batched=is_batched(io_signature(mod)))
     walk = LayerWalk(mod, layers)
     batches = _that_fit(batches, walk)
     wanted = _watch(strip_quantizers(mod), layers, batches)
@@ -187,11 +189,16 @@ def _watch(mod: IRModule, layers: list[str], batches: list[Batch]) -> dict[str, 
     return {name: _Measured.join(measured) for name, measured in parts.items()}
 
 
-def _first(dataset: Batches, samples: int, *, batched: bool) -> list[Batch]:
-    """The first batches, until they hold `samples`."""
+def _chosen(dataset: Batches, samples: int, *, batched: bool) -> list[Batch]:
+    """Batches of `samples` samples: evenly spaced, or the first where the length is unknown."""
     batches: list[Batch] = []
-    for batch in dataset:
+    step = 1
+    for index, batch in enumerate(dataset):
         size = len(next(iter(batch.values()))) if batched else 1
+        if not index and isinstance(dataset, Sized):
+            step = max(len(dataset) * size // samples, 1)
+        if index % step:
+            continue
         batches.append((batch, size))
         samples -= size
         if samples <= 0:
@@ -200,7 +207,8 @@ def _first(dataset: Batches, samples: int, *, batched: bool) -> list[Batch]:
 
 
 def _that_fit(batches: list[Batch], walk: LayerWalk) -> list[Batch]:
-    """The first batches, as many as the walk may hold in memory, but at least one."""
+    """As many batches as the walk may hold in memory, evenly spaced; at least one."""
     if len(batches) < 2:
         return batches
-    return batches[: max(1, MEMORY_BYTES // walk.peak_bytes(batches[0][0]))]
+    fit = max(1, MEMORY_BYTES // walk.peak_bytes(batches[0][0]))
+    return batches[:: -(-len(batches) // fit)]
