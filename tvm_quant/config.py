@@ -20,7 +20,6 @@ from tvm_quant.op import RequantizeMode
 class BiasCorrection(str, Enum):
     """How the mean shift that quantized weights cause is removed."""
 
-    AUTO = "auto"  # full where there are calibration samples, fast where only their statistics are
     NONE = "none"  # leave biases alone
     FAST = "fast"  # from the profiled means of each layer's input; no further run
     FULL = "full"  # layer by layer, measured on calibration samples: compiles the network twice
@@ -92,7 +91,7 @@ class QuantizeConfig:
     #: Requantize mode; None lets the hardware row decide.
     requantize: RequantizeMode | None = None
     #: See `BiasCorrection`.
-    bias_correction: BiasCorrection = BiasCorrection.AUTO
+    bias_correction: BiasCorrection = BiasCorrection.FAST
     #: Samples that full bias correction measures on, >= 1; fewer where their tensors between two
     #: layers would fill more than 256 MiB.
     bias_samples: int = 64

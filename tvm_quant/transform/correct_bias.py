@@ -43,7 +43,7 @@ class CorrectBias:
     Args:
         config: `bias_correction` and `bias_samples`.
         statistics: profiled means, for `fast`.
-        dataset: calibration batches by input name, for `full` and `auto`.
+        dataset: calibration batches by input name, for `full`.
         progress: show a bar, for `full`.
 
     Raises:
@@ -71,7 +71,7 @@ class CorrectBias:
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Run the pass."""
         mode = self.config.bias_correction
-        if mode in (BiasCorrection.FULL, BiasCorrection.AUTO) and self.dataset is not None:
+        if mode is BiasCorrection.FULL and self.dataset is not None:
             shifts = measure_shifts(
                 mod, self.dataset, samples=self.config.bias_samples, progress=self.progress
             )

@@ -21,7 +21,7 @@ from tvm_quant.transform.quantizers import strip_quantizers
 
 R, NN = relax.op, relax.op.nn
 S8 = QuantSpec(narrow=True)
-FAST = QuantizeConfig(nbit_weight=4, bias_correction="fast")
+FAST = QuantizeConfig(nbit_weight=4)
 FULL = QuantizeConfig(nbit_weight=4, bias_correction="full")
 NONE = QuantizeConfig(nbit_weight=4, bias_correction="none")
 
