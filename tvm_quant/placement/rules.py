@@ -272,24 +272,26 @@ class _Proposer:
                 continue
             joined: set[Place] = set()
             linked = {var}
-            for port, source in node.variables:
-                if (var, port) in self.requests:
-                    joined.add(Place(consumer=str(var.name), port=port))
-                else:
-                    before = groups.get(self._joined_source(source), set())
-                    linked |= {other for other, places in groups.items() if places is before}
-                    joined |= before
+            for port, _source in node.variables:
+                place, join = self._origin(node, port)
+                joined |= {place} if place else set()
+                before = groups.get(join)
+                for other, places in groups.items():
+                    if places is before or place in places:
+                        linked.add(other)
+                        joined |= places
             groups |= dict.fromkeys(linked, joined)
         distinct = dict.fromkeys(frozenset(places) for places in groups.values())
         return [places for places in distinct if len(places) > 1]
 
-    def _joined_source(self, var: relax.Var) -> relax.Var:
-        """The join whose moved codes `var` holds."""
-        node = self.network.node(var)
-        while node is not None and node.role is Role.MOVE and (node.var, 0) not in self.requests:
-            var = node.variables[0][1]
-            node = self.network.node(var)
-        return var
+    def _origin(self, node: Node, port: int) -> tuple[Place | None, relax.Var | None]:
+        """What makes the codes at a port, before calls that only move them: a place, or a join."""
+        while (node.var, port) not in self.requests:
+            source = self.network.node(node.operands[port])
+            if source is None or source.role is not Role.MOVE:
+                return None, source.var if source else None
+            node, port = source, source.variables[0][0]
+        return Place(consumer=str(node.var.name), port=port), None
 
     # Result --------------------------------------------------------------------
 

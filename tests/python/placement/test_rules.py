@@ -487,6 +487,26 @@ def test_a_concat_that_is_an_output_too_shares_a_grid_and_is_quantized_again():
     )
 
 
+def test_a_concat_shares_the_grid_of_a_move_that_others_read():
+    """The quantizer of a pool that a convolution reads too stands above it, and joins the group."""
+
+    def body(bb, x):
+        pool = bb.emit(OPS.nn.max_pool2d(conv(bb, x, "first", 2)), "pool")
+        second = bb.emit(OPS.nn.conv2d(pool, weight(2, 2, 1, 1)), "second")
+        both = bb.emit(OPS.concat([pool, second], axis=1), "both")
+        again = bb.emit(OPS.concat([pool, conv(bb, both, "third", 2)], axis=1), "again")
+        return bb.emit(OPS.nn.conv2d(again, weight(1, 4, 1, 1)), "end")
+
+    found = proposal(body)
+    places = {at("pool"), at("both", 1), at("again", 1)}
+    assert found.unified == (frozenset(places),)
+    assert {place: found.candidates[place].source for place in places} == {
+        at("pool"): "first",
+        at("both", 1): "second",
+        at("again", 1): "third",
+    }
+
+
 def test_concats_of_concats_share_one_grid_through_moves():
     def body(bb, x):
         inner = bb.emit(OPS.concat([conv(bb, x, "a", 2), conv(bb, x, "b", 2)], axis=1), "inner")
