@@ -61,13 +61,16 @@ def element_bits(sch: s_tir.Schedule, block: SBlockRV) -> int:
 
 
 def inline_injective(sch: s_tir.Schedule, *, keep: list[SBlockRV]) -> list[SBlockRV]:
-    """Inlines element-wise blocks that have one element-wise reader. Returns the blocks left."""
+    """Inlines element-wise blocks that only element-wise ones read. Returns the blocks left.
+
+    What several read (x in x * sigmoid(x)) stands in each; once these are one, LLVM shares it.
+    """
     kept = [sch.get(block).name_hint for block in keep]
     for block in root_blocks(sch):
         if sch.get(block).name_hint in kept or not is_injective(sch, block):
             continue
         readers = list(sch.get_consumers(block))
-        if len(readers) != 1 or not is_injective(sch, readers[0]):
+        if not readers or not all(is_injective(sch, reader) for reader in readers):
             continue
         try:
             sch.compute_inline(block)

@@ -22,7 +22,7 @@ AVX2 = next(isa for isa in ISAS if isa.name == "avx2")
 VNNI = next(isa for isa in ISAS if isa.name == "avx512vnni")
 
 
-def packed_product(rows=12, depth=6, channels=16, name="contract"):
+def packed_product_tensors(rows=12, depth=6, channels=16):
     data = te.placeholder((rows, depth), name="data")
     weight = te.placeholder((-(-channels // 8), 1, depth, 8), name="weight")
     total = dense(
@@ -37,8 +37,23 @@ def packed_product(rows=12, depth=6, channels=16, name="contract"):
         staged_dtype="float32",
         dtype="float32",
     )
+    return data, weight, total
+
+
+def packed_product(rows=12, depth=6, channels=16, name="contract"):
+    *operands, total = packed_product_tensors(rows, depth, channels)
     result = te.compute(total.shape, lambda *i: te.max(total(*i), 0.0), name=name)
-    return te.create_prim_func([data, weight, result])
+    return te.create_prim_func([*operands, result])
+
+
+def swish_of_a_biased_product():
+    """Each sum is read twice: x * sigmoid(x) of x = total + bias."""
+    *operands, total = packed_product_tensors()
+    bias = te.placeholder((16,), name="bias")
+    x = te.compute(total.shape, lambda *i: total(*i) + bias[i[-1]], name="biased")
+    gate = te.compute(total.shape, lambda *i: te.sigmoid(x(*i)), name="gate")
+    result = te.compute(total.shape, lambda *i: x(*i) * gate(*i), name="swish")
+    return te.create_prim_func([*operands, bias, result])
 
 
 def depthwise():
@@ -83,30 +98,18 @@ def first_rule(func):
         (packed_product, schedule_contraction),
         (lambda: packed_product(rows=1), schedule_contraction),
         (lambda: packed_product(name="anything"), schedule_contraction),
+        (swish_of_a_biased_product, schedule_contraction),
         (depthwise, schedule_window),
         (plain_product, schedule_fallback),
     ],
-    ids=["packed", "one row", "another name", "depthwise", "plain product"],
+    ids=["packed", "one row", "another name", "read twice", "depthwise", "plain product"],
 )
 def test_the_structure_decides(make, rule):
     assert first_rule(make()) is rule
 
 
 def test_a_sum_that_two_blocks_read_is_no_contraction_of_ours():
-    data = te.placeholder((12, 6), name="data")
-    weight = te.placeholder((2, 1, 6, 8), name="weight")
-    total = dense(
-        data,
-        weight,
-        window=pointwise_window(1),
-        rounded=None,
-        output=(12,),
-        channels=16,
-        groups=1,
-        along_row=False,
-        staged_dtype="float32",
-        dtype="float32",
-    )
+    data, weight, total = packed_product_tensors()
     results = [
         te.compute((12, 16), lambda i, j: total[i, j] * 2.0),
         te.compute((12, 16), lambda i, j: total[i, j] * 3.0),
