@@ -44,5 +44,5 @@ class Functions:
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            return tvm.runtime.tensor(np.ascontiguousarray(value), self._device)
+            return tvm.runtime.tensor(np.asarray(value, order="C"), self._device)
         return value

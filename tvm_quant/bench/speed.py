@@ -192,17 +192,11 @@ def _turns(
     """A process that runs a network; each item of the iterator is a slice of its latencies, ms."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    before = os.environ.get("TVM_NUM_THREADS")
-    os.environ["TVM_NUM_THREADS"] = str(threads)
     process = context.Process(
         target=_serve, args=(theirs, system.name, file, dict(feed), threads), daemon=True
     )
     process.start()
     theirs.close()
-    if before is None:
-        del os.environ["TVM_NUM_THREADS"]
-    else:
-        os.environ["TVM_NUM_THREADS"] = before
 
     def turns() -> Iterator[list[float]]:
         count = 1
@@ -223,6 +217,7 @@ def _serve(
     connection: Connection, system: str, file: Path, feed: Mapping[str, Array], threads: int
 ) -> None:
     """What the process does: so many runs as it is told, until that is 0."""
+    os.environ["TVM_NUM_THREADS"] = str(threads)  # read when TVM starts its first thread
     run = SYSTEMS[system].load(file, threads)
     run(feed)
     while count := connection.recv():

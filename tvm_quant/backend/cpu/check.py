@@ -152,9 +152,7 @@ def _expected(layer: Layer, data: Array, weight: Array) -> Array:
     total = _convolve(layer, data, weight)
     if layer.dtype == "float32":
         return total
-    return requantize_numpy(
-        total.astype("int64"), _multiplier(layer), 0, dtype="uint8", qmin=0, qmax=255
-    )
+    return requantize_numpy(total.astype("int64"), _multiplier(layer), 0, **OUTPUT)
 
 
 def _convolve(layer: Layer, data: Array, weight: Array) -> Array:

@@ -34,27 +34,24 @@ class Builder:
         self,
         x: str,
         outputs: int,
-        kernel: int | tuple[int, int],
+        kernel: int,
         *,
         stride: int = 1,
         groups: int = 1,
-        padded: bool = True,
         activation: str | None = "Relu",
     ) -> str:
         """A convolution with bias that keeps the size, and what follows it."""
-        window = (kernel, kernel) if isinstance(kernel, int) else kernel
         inputs = self._channels[x] // groups
-        spread = np.sqrt(2 / (inputs * window[0] * window[1]))
-        weight = self._constant(self._rng.normal(0, spread, (outputs, inputs, *window)))
+        spread = np.sqrt(2 / (inputs * kernel**2))
+        weight = self._constant(self._rng.normal(0, spread, (outputs, inputs, kernel, kernel)))
         bias = self._constant(self._rng.normal(0, 0.1, outputs))
-        pads = [size // 2 if padded else 0 for size in window]
         y = self._node(
             "Conv",
             [x, weight, bias],
             outputs,
-            kernel_shape=window,
+            kernel_shape=[kernel, kernel],
             strides=[stride, stride],
-            pads=[*pads, *pads],
+            pads=[kernel // 2] * 4,
             group=groups,
         )
         return self.activate(y, activation)
