@@ -72,6 +72,27 @@ LAYERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
+class Example:
+    """A layer with weights, and what it makes of some data.
+
+    Attributes:
+        mod: `main` computes the layer.
+        data: (1, I, size, size).
+        expected: NumPy's result, (1, O, size / stride, size / stride).
+    """
+
+    mod: IRModule
+    data: Array
+    expected: Array
+
+    def differing(self, result: Array) -> int:
+        """Elements of `result` that are not NumPy's: to the bit, or for float32 within rounding."""
+        exact = self.expected.astype("float64")
+        limit = FLOAT_TOLERANCE * np.abs(exact).max() if self.data.dtype == np.float32 else 0
+        return int(np.count_nonzero(np.abs(result.astype("float64") - exact) > limit))
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelCheck:
     """What one kernel did.
 
@@ -106,24 +127,28 @@ def check_kernels(target: Target | None = None) -> Iterator[KernelCheck]:
 
 def check_kernel(layer: Layer, target: Target, seed: int = 0) -> KernelCheck:
     """Run one layer on random data and compare it with NumPy."""
+    example = layer_example(layer, seed)
+    runner = Runner(example.mod, target)
+    (result,) = runner.run({"data": example.data})
+    milliseconds = median(runner.latency_ms({"data": example.data}, repeats=ROUNDS))
+    return KernelCheck(
+        layer=layer,
+        instruction=_instruction(layer, target),
+        differing=example.differing(result),
+        elements=example.expected.size,
+        gops=layer.operations / milliseconds / 1e6,
+    )
+
+
+def layer_example(layer: Layer, seed: int = 0) -> Example:
+    """One layer with random weights and data."""
     rng = np.random.default_rng(seed)
     data = _random(rng, layer.dtype, (1, layer.inputs, layer.size, layer.size))
     weight_type = "float32" if layer.dtype == "float32" else "int8"
     shape = (layer.outputs, layer.inputs // layer.groups, layer.kernel, layer.kernel)
     weight = _random(rng, weight_type, shape)
-    runner = Runner(_module(layer, weight), target)
-    (result,) = runner.run({"data": data})
     expected = _expected(layer, data, weight)
-    limit = FLOAT_TOLERANCE * np.abs(expected).max() if layer.dtype == "float32" else 0
-    difference = np.abs(result.astype("float64") - expected.astype("float64"))
-    milliseconds = median(runner.latency_ms({"data": data}, repeats=ROUNDS))
-    return KernelCheck(
-        layer=layer,
-        instruction=_instruction(layer, target),
-        differing=int(np.count_nonzero(difference > limit)),
-        elements=expected.size,
-        gops=layer.operations / milliseconds / 1e6,
-    )
+    return Example(mod=_module(layer, weight), data=data, expected=expected)
 
 
 def _module(layer: Layer, weight: Array) -> IRModule:
