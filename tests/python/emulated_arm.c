@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <tvm/ffi/c_api.h>
 #include <tvm/runtime/c_backend_api.h>
+#include <unistd.h>
 
 enum { ALIGNMENT = 64, MAX_ARGUMENTS = 64, MAX_RANK = 8, TASKS = 3 };
 
@@ -31,21 +33,21 @@ static void fail(const char* reason) {
 
 // What compiled code needs of TVM's runtime: it calls through these pointers.
 
+// Memory whose next page faults: nothing may be read or written there. It is never freed.
 static void* allocate(size_t size) {
-  size_t rounded = (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-  void* memory = aligned_alloc(ALIGNMENT, rounded);
-  if (!memory) fail("out of memory");
-  return memset(memory, 0xA5, rounded);  // nothing may rely on zeros
+  size_t page = sysconf(_SC_PAGESIZE);
+  size_t used = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, mapped = (used / page + 1) * page;
+  char* memory = mmap(NULL, mapped + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED || mprotect(memory, mapped, PROT_READ | PROT_WRITE)) fail("no memory");
+  memset(memory, 0xA5, mapped);  // nothing may rely on zeros
+  return memory + mapped - used;
 }
 
 static void* alloc_workspace(int device, int id, uint64_t size, int code, int bits) {
   return allocate(size);
 }
 
-static int free_workspace(int device, int id, void* memory) {
-  free(memory);
-  return 0;
-}
+static int free_workspace(int device, int id, void* memory) { return 0; }
 
 // One task after the other, and more than one, so that the loop is split.
 static int launch(FTVMParallelLambda body, void* data, int tasks) {

@@ -15,7 +15,7 @@ from tvm_quant.ir import constant
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 TARGETS = {name: Target(target) for name, target, _ in networks.ISA_TARGETS if "neon" in name}
-#: CPUs of QEMU that lack what the rows above have.
+#: QEMU's CPU for each row: the first two lack what the next row has.
 CPUS = {"neon": "cortex-a72", "neon_dotprod": "cortex-a76", "neon_i8mm": "max"}
 DOTS = {"sdot", "udot", "usdot"}
 PROMISED = {
