@@ -11,6 +11,7 @@ tile are read from the far caches once for a whole chunk of rows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tvm import s_tir, tirx
@@ -32,6 +33,7 @@ from tvm_quant.backend.cpu.schedule.blocks import (
     loop_extent,
     parallel_if_worth,
     root_blocks,
+    static,
     vector_factor,
 )
 from tvm_quant.backend.cpu.schedule.fallback import schedule_block
@@ -46,7 +48,7 @@ class _Contraction:
     epilogue: SBlockRV
     lanes: int
     group: int  # input channels multiplied at once
-    data: str  # type of the factor that is not the weight
+    data: tirx.Buffer  # the factor that is not the weight
     vectors: int  # vectors of output channels that read the same inputs
     pixel_axes: int  # last spatial axes of the result that are one axis of the accumulator
 
@@ -89,7 +91,7 @@ def _find(sch: s_tir.Schedule) -> _Contraction | None:
         epilogue=readers[0],
         lanes=lanes,
         group=group,
-        data=str(data.source.dtype),
+        data=data.source,
         vectors=_channels_per_group(sch, sums[0], data, channels) // lanes,
         pixel_axes=axes,
     )
@@ -163,7 +165,7 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
     lanes = _whole_lanes(loop_extent(sch, channel), found.lanes)
     vectors = tile.vectors * found.lanes // lanes
     channel_outer, vector, lane = sch.split(channel, [None, vectors, lanes])
-    chunk, within = _chunk(sch, found, lead, row_outer, isa)
+    chunk, within = _chunk(sch, found, lead, row_outer, tile, isa)
     sch.reorder(*lead[:-1], chunk, channel_outer, *within, row_inner, vector, lane)
     task = sch.fuse(*lead[:-1], chunk, channel_outer)
     parallel_if_worth(sch, task, iteration_count(sch, found.total), lanes=isa.lanes)
@@ -235,6 +237,7 @@ def _chunk(
     found: _Contraction,
     lead: list[LoopRV],
     row_outer: LoopRV,
+    tile: Tile,
     isa: Isa,
 ) -> tuple[LoopRV, list[LoopRV]]:
     """Splits the rows into chunks that fit the cache: (loop over chunks, loops within one)."""
@@ -243,9 +246,17 @@ def _chunk(
     if extent is None:
         factor = 1
     else:
-        factor = divisor(extent, max(1, extent // 4))
+        fitting = isa.cache_bytes // _step_bytes(found, len(lead), extent, tile)
+        factor = divisor(extent, max(1, fitting))
     outer, inner = sch.split(loop, [None, factor])
     return outer, [inner, row_outer] if lead else [inner]
+
+
+def _step_bytes(found: _Contraction, lead: int, extent: int, tile: Tile) -> int:
+    """Bytes of the data that one iteration of the loop over rows adds to a chunk, at least one."""
+    shape = [static(dim) or 1 for dim in found.data.shape]
+    values = math.prod(shape[lead:]) * shape[lead - 1] // extent if lead else shape[-1] * tile.rows
+    return max(1, values * int(found.data.dtype.bits) // 8)
 
 
 def _tile_loops(sch: s_tir.Schedule, found: _Contraction, tile: Tile, isa: Isa) -> None:
@@ -265,6 +276,6 @@ def _tile_loops(sch: s_tir.Schedule, found: _Contraction, tile: Tile, isa: Isa) 
     sch.unroll(row)
     sch.unroll(vector)
     sch.vectorize(init_lane)
-    dot = isa.dot(found.data, size=found.group)
+    dot = isa.dot(str(found.data.dtype), size=found.group)
     if group and dot is not None:
         sch.tensorize(lane, dot_intrinsic(found.lanes, dot))
