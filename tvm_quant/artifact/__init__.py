@@ -1,6 +1,5 @@
 """The `.tvmq` file: quantized module, config, calibration table and provenance in one."""
 
-from tvm_quant.artifact.atomic import atomic_write
 from tvm_quant.artifact.file import SUFFIX, Artifact
 from tvm_quant.artifact.provenance import Provenance, sha256_of
 from tvm_quant.artifact.table import QuantizerRow, calibration_table
@@ -10,7 +9,6 @@ __all__ = [
     "Artifact",
     "Provenance",
     "QuantizerRow",
-    "atomic_write",
     "calibration_table",
     "sha256_of",
 ]

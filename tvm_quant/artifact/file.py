@@ -25,9 +25,9 @@ import tvm
 import yaml
 from tvm import IRModule
 
-from tvm_quant.artifact.atomic import atomic_write
 from tvm_quant.artifact.provenance import Provenance
 from tvm_quant.artifact.table import QuantizerRow
+from tvm_quant.atomic import atomic_write
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.errors import ArtifactError
 

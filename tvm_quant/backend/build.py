@@ -9,34 +9,45 @@ from tvm.relax import VMExecutable
 from tvm.target import Target
 
 from tvm_quant.backend.cpu import cpu_pipeline
-from tvm_quant.backend.target import resolve_target
+from tvm_quant.backend.target import resolve_target, runs_here
+from tvm_quant.errors import BackendError
 
-Pipeline = Callable[[Target], tvm.transform.Pass]
+Pipeline = Callable[..., tvm.transform.Pass]
 
-# Kind of target: pipeline. Every other kind uses TVM's own.
+# Kind of target: pipeline of (target, tune). Every other kind uses TVM's own.
 BACKENDS: dict[str, Pipeline] = {"llvm": cpu_pipeline}
 
 
-def compile(mod: tvm.IRModule, target: str | Target = "llvm") -> VMExecutable:
+def compile(
+    mod: tvm.IRModule, target: str | Target = "llvm", *, tune: bool = False
+) -> VMExecutable:
     """Compile a float or realized module so that it runs fast.
 
     Args:
         mod: Relax module.
         target: as TVM names it; a plain "llvm" means this machine with all its vector instructions.
+        tune: measure the few best register tiles of each convolution and matrix product on this
+            machine instead of trusting the model of the CPU; takes about a second per kernel. What
+            was measured is kept in `$TVM_QUANT_CACHE`, by default the user's folder for caches.
 
     Returns:
         An executable for `tvm.relax.VirtualMachine`; its `export_library("m.so")` writes a file
         that runs without tvm_quant.
 
     Raises:
-        BackendError: unknown target.
+        BackendError: unknown target; `tune` for a target that this machine cannot run.
     """
     resolved = resolve_target(target)
     pipeline = BACKENDS.get(resolved.kind.name)
+    if tune and (pipeline is None or not runs_here(resolved)):
+        raise BackendError(
+            f"tune=True measures kernels on this machine, which cannot run '{resolved}': compile "
+            "there, or without tune."
+        )
     if pipeline is None:
         return tvm.compile(mod, resolved)
     with _without_kernel_checks():
-        return tvm.compile(mod, resolved, relax_pipeline=pipeline(resolved))
+        return tvm.compile(mod, resolved, relax_pipeline=pipeline(resolved, tune=tune))
 
 
 def _without_kernel_checks() -> tvm.transform.PassContext:

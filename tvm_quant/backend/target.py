@@ -52,6 +52,21 @@ def host_target() -> Target:
     return Target(host)
 
 
+def runs_here(target: Target) -> bool:
+    """Whether this machine's CPU has all features of an `llvm` target."""
+    host = host_target()
+    return (
+        target.kind.name == "llvm"
+        and _architecture(target) == _architecture(host)
+        and llvm_get_cpu_features(target) <= llvm_get_cpu_features(host)
+    )
+
+
+def _architecture(target: Target) -> str:
+    triple = Target.export(target).get("mtriple") or Target.export(host_target())["mtriple"]
+    return str(triple).split("-", maxsplit=1)[0]
+
+
 def _is_plain_llvm(target: Target) -> bool:
     return target.kind.name == "llvm" and not {"mcpu", "mattr", "tag"} & {
         str(name) for name in Target.export(target) if Target.export(target)[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tvm_quant.artifact import atomic_write
+from tvm_quant.atomic import atomic_write
 
 
 def draw_speed(path: Path, ratios: Mapping[str, Mapping[str, float]]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tvm_quant.artifact import atomic_write
+from tvm_quant.atomic import atomic_write
 from tvm_quant.bench.measure import Latency, Result, environment
 
 

@@ -21,6 +21,9 @@ def compile_artifact(
         Path, typer.Option("--output", "-o", help="Library to write (.so).", show_default=False)
     ],
     target: options.Target = "llvm",
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Measure the best kernels on this machine.")
+    ] = False,
 ) -> None:
     """Compile a quantized network into a shared library.
 
@@ -29,7 +32,7 @@ def compile_artifact(
     _check_folder(output)
     loaded = Artifact.load(artifact)
     with stderr().status(f"compiling for {target}"):
-        executable = compile_module(loaded.module, target)
+        executable = compile_module(loaded.module, target, tune=tune)
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
             built = Path(folder) / (output.name if output.suffix else f"{output.name}.so")
             executable.export_library(str(built))

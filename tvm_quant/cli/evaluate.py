@@ -12,7 +12,8 @@ import tvm
 import typer
 from rich.table import Table
 
-from tvm_quant.artifact import Artifact, atomic_write
+from tvm_quant.artifact import Artifact
+from tvm_quant.atomic import atomic_write
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import stderr, stdout
 from tvm_quant.cli.provenance import float_model, preprocess_of

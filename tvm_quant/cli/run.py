@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from tvm_quant.artifact import Artifact, atomic_write
+from tvm_quant.artifact import Artifact
+from tvm_quant.atomic import atomic_write
 from tvm_quant.backend import Runner
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import stderr, stdout

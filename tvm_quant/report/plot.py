@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tvm_quant.artifact import atomic_write
+from tvm_quant.atomic import atomic_write
 from tvm_quant.errors import ArtifactError
 from tvm_quant.report.evaluate import LayerSqnr
 

@@ -186,6 +186,13 @@ def test_compile_writes_a_library_that_the_runtime_loads(invoke, artifact, small
     np.testing.assert_allclose(scores, small.scores, atol=0.05)
 
 
+def test_compile_can_measure_its_kernels(invoke, artifact, tmp_path, monkeypatch):
+    monkeypatch.setenv("TVM_QUANT_CACHE", str(tmp_path))
+    result = invoke("compile", artifact, "-o", tmp_path / "m.so", "--tune")
+    assert result.exit_code == 0
+    assert (tmp_path / "tiles.json").exists()
+
+
 def test_compile_refuses_what_cannot_work(refused, artifact, tmp_path):
     out = tmp_path / "a.so"
     refused("compile", tmp_path / "none.tvmq", "-o", out, message="there is no file")

@@ -15,10 +15,16 @@ from tvm_quant.backend.cpu.lower import LowerContractions
 from tvm_quant.backend.cpu.plan_memory import PlanMemory
 from tvm_quant.backend.cpu.round import RoundInRegisters
 from tvm_quant.backend.cpu.schedule import ApplySchedules
+from tvm_quant.backend.cpu.tune import TuneContractions
 
 
-def cpu_pipeline(target: Target) -> tvm.transform.Pass:
-    """Relax pipeline for an `llvm` target, to be given to `tvm.compile`."""
+def cpu_pipeline(target: Target, *, tune: bool = False) -> tvm.transform.Pass:
+    """Relax pipeline for an `llvm` target, to be given to `tvm.compile`.
+
+    Args:
+        target: to compile for.
+        tune: whether to measure tiles; the target is this machine then.
+    """
     isa = isa_of(target)
     phases = [
         # Layout: one form of each operator, channels last
@@ -34,6 +40,7 @@ def cpu_pipeline(target: Target) -> tvm.transform.Pass:
         *generic.legalize_passes(target),
         relax.transform.DeadCodeElimination(),
         # Loops
+        *([TuneContractions(isa, target)] if tune else []),
         ApplySchedules(isa),
         # Memory and calls
         *generic.dataflow_lower_passes(target),

@@ -34,9 +34,14 @@ class Tile:
         return (self.rows + 1) * self.vectors + 1 <= isa.registers
 
 
-@functools.cache
 def choose_tile(isa: Isa, *, rows: int, vectors: int, pads: bool) -> tuple[Tile, float]:
-    """Best tile for `rows` neighbouring outputs of `vectors` vectors of channels, and its cost.
+    """The first of `rank_tiles`."""
+    return rank_tiles(isa, rows=rows, vectors=vectors, pads=pads)[0]
+
+
+@functools.cache
+def rank_tiles(isa: Isa, *, rows: int, vectors: int, pads: bool) -> tuple[tuple[Tile, float], ...]:
+    """Tiles for `rows` neighbouring outputs of `vectors` vectors of channels, the best first.
 
     Args:
         isa: of the target.
@@ -45,9 +50,9 @@ def choose_tile(isa: Isa, *, rows: int, vectors: int, pads: bool) -> tuple[Tile,
         pads: whether the axis may be rounded up; otherwise the tile's rows divide it.
 
     Returns:
-        The tile and its cost per useful vector multiply-add, rounding included.
+        Each tile and its cost per useful vector multiply-add, rounding included.
     """
-    best: tuple[float, Tile] | None = None
+    found = []
     for tile_vectors in _divisors(vectors, limit=isa.registers // 2):
         for tile_rows in range(1, min(rows, MAX_ROWS) + 1):
             rounded = -(-rows // tile_rows) * tile_rows
@@ -58,10 +63,8 @@ def choose_tile(isa: Isa, *, rows: int, vectors: int, pads: bool) -> tuple[Tile,
                 continue
             cost = tile.cost(isa) * rounded / rows
             cost += STAGING_COST / vectors if rounded != rows else 0.0
-            if best is None or cost < best[0] - 1e-9:
-                best = (cost, tile)
-    assert best is not None  # one row and one vector always fit
-    return best[1], best[0]
+            found.append((tile, cost))
+    return tuple(sorted(found, key=lambda ranked: round(ranked[1], 9)))
 
 
 def _divisors(number: int, *, limit: int) -> list[int]:

@@ -37,7 +37,7 @@ from tvm_quant.backend.cpu.schedule.blocks import (
     vector_factor,
 )
 from tvm_quant.backend.cpu.schedule.fallback import schedule_block
-from tvm_quant.backend.cpu.tile import Tile, choose_tile
+from tvm_quant.backend.cpu.tile import Tile, rank_tiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,18 +53,36 @@ class _Contraction:
     pixel_axes: int  # last spatial axes of the result that are one axis of the accumulator
 
 
-def schedule_contraction(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
-    """Schedules a function with one packed contraction."""
+def schedule_contraction(
+    func: tirx.PrimFunc, isa: Isa, tile: Tile | None = None
+) -> s_tir.Schedule | None:
+    """Schedules a function with one packed contraction.
+
+    Args:
+        func: the function.
+        isa: of the target.
+        tile: one of `contraction_tiles`; without, the first.
+    """
     try:
         sch = s_tir.Schedule(func)
         found = _find(sch)
         if found is None:
             return None
-        _schedule(sch, found, isa)
+        _schedule(sch, found, isa, tile or _tiles(sch, found, isa)[0])
     except ScheduleError as error:
         log_unfinished(__name__, error)
         return None
     return sch
+
+
+def contraction_tiles(func: tirx.PrimFunc, isa: Isa) -> list[Tile]:
+    """Tiles that fit a function with one packed contraction, the best first; none for others."""
+    try:
+        sch = s_tir.Schedule(func)
+        found = _find(sch)
+    except ScheduleError:
+        return []
+    return _tiles(sch, found, isa) if found else []
 
 
 def _find(sch: s_tir.Schedule) -> _Contraction | None:
@@ -154,13 +172,10 @@ def _pixel_axes(sch: s_tir.Schedule, total: SBlockRV, epilogue: SBlockRV) -> int
     return axes
 
 
-def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> None:
+def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa, tile: Tile) -> None:
     if found.pixel_axes > 1:
         _flatten_pixels(sch, found)
     *lead, rows, channel = sch.get_loops(found.epilogue)
-    extents = iter_extents(sch, found.total)
-    spatial = iter_kinds(sch, found.total).count("S")
-    tile = _tile(isa, found, extents[spatial - 2])
     row_outer, row_inner = sch.split(rows, [None, tile.rows])
     lanes = _whole_lanes(loop_extent(sch, channel), found.lanes)
     vectors = tile.vectors * found.lanes // lanes
@@ -226,10 +241,11 @@ def _flatten_pixels(sch: s_tir.Schedule, found: _Contraction) -> None:
     sch.transform_block_layout(found.epilogue, index_map)
 
 
-def _tile(isa: Isa, found: _Contraction, rows: int | None) -> Tile:
-    if rows is None:
-        rows = 1
-    return choose_tile(isa, rows=rows, vectors=found.vectors, pads=False)[0]
+def _tiles(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> list[Tile]:
+    """Tiles that divide the rows of the accumulator."""
+    rows = iter_extents(sch, found.total)[iter_kinds(sch, found.total).count("S") - 2] or 1
+    ranked = rank_tiles(isa, rows=rows, vectors=found.vectors, pads=False)
+    return [tile for tile, _ in ranked]
 
 
 def _chunk(
