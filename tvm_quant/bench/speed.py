@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import importlib.util
-import multiprocessing
 import os
 import tempfile
 import time
@@ -27,6 +26,7 @@ from tvm_quant.bench import options
 from tvm_quant.bench.measure import Latency
 from tvm_quant.bench.places import Places
 from tvm_quant.bench.plot import draw_speed
+from tvm_quant.bench.processes import CONTEXT
 from tvm_quant.bench.report import (
     Sheet,
     latency,
@@ -190,9 +190,8 @@ def _turns(
     system: System, file: Path, feed: Mapping[str, Array], threads: int
 ) -> Iterator[Iterator[list[float]]]:
     """A process that runs a network; each item of the iterator is a slice of its latencies, ms."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(
         target=_serve, args=(theirs, system.name, file, dict(feed), threads), daemon=True
     )
     process.start()
