@@ -82,14 +82,21 @@ def speed(
         except TvmQuantError as error:
             console.print(f"[yellow]skipped[/] {name}: {error}", markup=True)
             continue
-        if json is not None:
-            write_json(json, [result.to_dict() for result in results])
-    sheet = speed_sheet(results)
-    stdout().print(sheet.rich())
+        _save(results, json, markdown, plot)
+    stdout().print(speed_sheet(results).rich())
+
+
+def _save(
+    results: Sequence[Speed], json: Path | None, markdown: Path | None, plot: Path | None
+) -> None:
+    """Keep what is known so far: a long run may be cut short."""
+    if json is not None:
+        write_json(json, [result.to_dict() for result in results])
     if markdown is not None:
-        write_markdown(markdown, sheet)
-    if plot is not None and results:
-        draw_speed(plot, ratios(results))
+        write_markdown(markdown, speed_sheet(results))
+    shares = ratios(results)
+    if plot is not None and shares:
+        draw_speed(plot, shares)
 
 
 def measure(name: str, systems: Sequence[System], *, threads: int, rounds: int) -> list[Speed]:

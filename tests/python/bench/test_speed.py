@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -69,6 +71,28 @@ def test_systems_run_in_processes_of_their_own(monkeypatch):
     results = measure("tiny", systems, threads=1, rounds=2)
     assert [found.system for found in results] == [system.name for system in systems]
     assert all(0 < found.latency.p10 <= found.latency.p90 < 1000 for found in results)
+
+
+def test_an_interrupted_run_keeps_what_it_has_measured(monkeypatch, tmp_path):
+    def one_network(name, *_args, **_options):
+        if name != "resnet20":
+            raise KeyboardInterrupt
+        return [result(name, OURS, 2.0)]
+
+    monkeypatch.setattr(speed, "measure", one_network)
+    files = {suffix: tmp_path / f"speed.{suffix}" for suffix in ("json", "md", "svg")}
+    with pytest.raises(KeyboardInterrupt):
+        speed.speed(
+            ["resnet20", "resnet32"],
+            systems=OURS,
+            json=files["json"],
+            markdown=files["md"],
+            plot=files["svg"],
+        )
+    (kept,) = json.loads(files["json"].read_text())["results"]
+    assert (kept["network"], kept["median"]) == ("resnet20", 2.0)
+    assert "| resnet20 | 2.00" in files["md"].read_text()
+    assert "<svg" in files["svg"].read_text()
 
 
 @pytest.mark.parametrize(
