@@ -28,7 +28,7 @@ tutorials: $(VENV)/.runtime ## run every file in tutorials/
 	@set -e; for file in tutorials/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench: $(VENV)/.dev ## measure the networks that are at hand
-	$(BIN)/python -m tvm_quant.bench $(BENCH_ARGS)
+	$(BIN)/tvm-quant bench $(BENCH_ARGS)
 
 format: $(VENV)/.dev ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from scipy.stats import bootstrap
 
 from tvm_quant.backend import Runner
 from tvm_quant.bench import options
@@ -134,6 +133,8 @@ def difference_error(reference: Array, one: Array, other: Array) -> float:
     >>> difference_error(ramp, ramp + 1, ramp + 1)
     0.0
     """
+    from scipy.stats import bootstrap  # takes seconds to import
+
     noise = [_energy(quantized - reference) for quantized in (one, other)]
     if len(reference) < 2 or not all(energy.any() for energy in noise):
         return 0.0

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_module
 import resource
-import subprocess
-import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,10 +16,9 @@ from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.measure import Scale, Subject
 from tvm_quant.bench.places import Places, UnavailableError
+from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.bench.report import Sheet, number, stdout, write_json, write_markdown
 from tvm_quant.bench.workloads import WORKLOADS
-
-PROBE = "memory-probe"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +60,18 @@ def memory(
         write_markdown(markdown, sheet)
 
 
-def probe(name: str, config: str, samples: int) -> None:
-    """Quantize one network and print what it took as JSON (used by `memory`)."""
+def measure(name: str, config: str, samples: int) -> Peak:
+    """Quantize one network; to be called in a process of its own."""
     started = time.perf_counter()
     subject = Subject(WORKLOADS[name], Places.default(), Scale(calibration=samples))
     subject.quantize(subject.config(config))
-    peak = Peak(
+    return Peak(
         workload=name,
         config=config,
         samples=len(subject.calibration),
         peak_mb=peak_bytes() / 1e6,
         seconds=time.perf_counter() - started,
     )
-    stdout().print_json(json_module.dumps(dataclasses.asdict(peak)))
 
 
 def peak_bytes() -> int:
@@ -97,12 +93,11 @@ def _pair(subject: Subject, config: str, few: int, many: int) -> tuple[Peak, Pea
 
 
 def _in_process(name: str, config: str, samples: int) -> Peak:
-    command = [sys.executable, "-m", "tvm_quant.bench", PROBE, name, config, str(samples)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UnavailableError(f"quantizing with {samples} samples failed: {last}")
-    return Peak(**json_module.loads(done.stdout))
+    with fresh_processes(1) as pool:
+        try:
+            return pool.submit(measure, name, config, samples).result()
+        except BrokenProcessPool as error:  # killed, most often for its memory
+            raise UnavailableError(f"quantizing with {samples} samples failed: {error}") from None
 
 
 def _sheet(pairs: list[tuple[Peak, Peak]]) -> Sheet:

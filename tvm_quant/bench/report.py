@@ -22,14 +22,16 @@ class Sheet:
     Attributes:
         columns: headings; those that start with "<" are aligned to the left.
         rows: one text a column.
+        title: above the table; empty for none.
     """
 
     columns: tuple[str, ...]
     rows: Sequence[Sequence[str]]
+    title: str = ""
 
     def rich(self) -> Table:
         """For the terminal."""
-        table = Table(box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False, title=self.title or None, title_justify="left")
         for column in self.columns:
             left = column.startswith("<")
             table.add_column(
@@ -44,7 +46,8 @@ class Sheet:
         heads = [column.removeprefix("<") for column in self.columns]
         rule = ["---" if column.startswith("<") else "---:" for column in self.columns]
         lines = [heads, rule, *self.rows]
-        return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+        title = f"## {self.title}\n\n" if self.title else ""
+        return title + "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def results_sheet(results: Sequence[Result]) -> Sheet:
@@ -110,10 +113,10 @@ def write_json(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
         stream.write((json.dumps(record, indent=1) + "\n").encode())
 
 
-def write_markdown(path: Path, sheet: Sheet) -> None:
-    """Write a table for the documentation."""
+def write_markdown(path: Path, *sheets: Sheet) -> None:
+    """Write tables for the documentation."""
     with atomic_write(path) as stream:
-        stream.write(sheet.markdown().encode())
+        stream.write("\n".join(sheet.markdown() for sheet in sheets).encode())
 
 
 def stdout() -> Console:

@@ -1,21 +1,17 @@
 """`speed`: latencies beside those of other systems, measured in turns on the same machine.
 
-Each system runs in a process of its own. They take turns in short slices, so that what else the
-machine does meets all of them alike; medians and their ratios are told.
+Medians and their ratios are told, and how much of the CPU's peak tvm_quant reaches.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import functools
 import importlib.util
-import multiprocessing
-import os
+import pickle
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,40 +20,23 @@ import onnx
 import typer
 
 from tvm_quant.bench import options
+from tvm_quant.bench.contractions import contractions
+from tvm_quant.bench.layer_times import LayerTime, layer_times
 from tvm_quant.bench.measure import Latency
+from tvm_quant.bench.peak import peak_gops
 from tvm_quant.bench.places import Places
 from tvm_quant.bench.plot import draw_speed
-from tvm_quant.bench.report import (
-    Sheet,
-    latency,
-    number,
-    stderr,
-    stdout,
-    write_json,
-    write_markdown,
-)
+from tvm_quant.bench.processes import fresh_processes
+from tvm_quant.bench.report import stderr, stdout, write_json, write_markdown
 from tvm_quant.bench.samples import Array, Column, InMemory, Samples
-from tvm_quant.bench.systems import SYSTEMS, System
+from tvm_quant.bench.speed_report import REFERENCE, Speed, layer_sheets, ratios, speed_sheet
+from tvm_quant.bench.systems import MODULE, SYSTEMS, System
+from tvm_quant.bench.turns import turns_of, use_threads
 from tvm_quant.bench.workloads import WORKLOADS
 from tvm_quant.bench.zoo import ZOO
 from tvm_quant.errors import ConfigError, TvmQuantError
 
-REFERENCE = "tvm_quant int8"
 CALIBRATION = 8  # samples: values do not change the time
-SLICE_MS = 100.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Speed:
-    """The latency of one network in one system."""
-
-    network: str
-    system: str
-    latency: Latency
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {"network": self.network, "system": self.system, **vars(self.latency)}
 
 
 def speed(
@@ -67,6 +46,9 @@ def speed(
     ] = "*",
     threads: Annotated[int, typer.Option(min=1, help="Threads of each system.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each system.")] = 20,
+    layers: Annotated[
+        bool, typer.Option("--layers", help=f"Tell where the time of {REFERENCE} goes.")
+    ] = False,
     json: options.Json = None,
     markdown: options.Markdown = None,
     plot: Annotated[
@@ -78,74 +60,90 @@ def speed(
     for name in _networks(only):
         try:
             with console.status(f"{name} ..."):
-                results += measure(name, chosen, threads=threads, rounds=rounds)
+                results += measure(name, chosen, threads=threads, rounds=rounds, layers=layers)
         except TvmQuantError as error:
             console.print(f"[yellow]skipped[/] {name}: {error}", markup=True)
             continue
-        if json is not None:
-            write_json(json, [result.to_dict() for result in results])
-    sheet = speed_sheet(results)
-    stdout().print(sheet.rich())
+        _save(results, json, markdown, plot)
+    stdout().print(speed_sheet(results).rich())
+    for sheet in layer_sheets(results):
+        stdout().print("\n", sheet.rich(), sep="")
+
+
+def _save(
+    results: Sequence[Speed], json: Path | None, markdown: Path | None, plot: Path | None
+) -> None:
+    """Keep what is known so far: a long run may be cut short."""
+    if json is not None:
+        write_json(json, [result.to_dict() for result in results])
     if markdown is not None:
-        write_markdown(markdown, sheet)
-    if plot is not None and results:
-        draw_speed(plot, ratios(results))
+        write_markdown(markdown, speed_sheet(results), *layer_sheets(results))
+    shares = ratios(results)
+    if plot is not None and shares:
+        draw_speed(plot, shares)
 
 
-def measure(name: str, systems: Sequence[System], *, threads: int, rounds: int) -> list[Speed]:
+def measure(
+    name: str, systems: Sequence[System], *, threads: int, rounds: int, layers: bool = False
+) -> list[Speed]:
     """The latency of one sample of one network in each system."""
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        model, samples = _case(name, Path(folder))
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
+        model, samples = _case(name, folder)
         feed = next(samples.batches(1))
-        turns = [
-            stack.enter_context(
-                _turns(system, system.prepare(model, samples, Path(folder)), feed, threads)
-            )
-            for system in systems
-        ]
-        times: list[list[float]] = [[] for _ in turns]
-        for _ in range(rounds):
-            for found, turn in zip(times, turns, strict=True):
-                found += next(turn)
+        files = {system: system.prepare(model, samples, folder) for system in systems}
+        latencies = _latencies(files, feed, threads, rounds)
+        work = {}
+        if REFERENCE in latencies:
+            work[REFERENCE] = _work(folder / MODULE, feed, threads, rounds if layers else 0)
     return [
-        Speed(network=name, system=system.name, latency=Latency.of(found))
-        for system, found in zip(systems, times, strict=True)
+        Speed(network=name, system=system, latency=latency, **work.get(system, {}))
+        for system, latency in latencies.items()
     ]
 
 
-def ratios(results: Sequence[Speed]) -> dict[str, dict[str, float]]:
-    """{network: {system: its median over that of tvm_quant in int8}}, and the geometric mean."""
-    medians: dict[str, dict[str, float]] = {}
-    for result in results:
-        medians.setdefault(result.network, {})[result.system] = result.latency.median
-    found = {
-        network: {system: value / times[REFERENCE] for system, value in times.items()}
-        for network, times in medians.items()
-        if REFERENCE in times
-    }
-    systems = dict.fromkeys(result.system for result in results)
-    if found:
-        found["geometric mean"] = {
-            system: float(np.exp(np.mean([np.log(row[system]) for row in found.values()])))
-            for system in systems
+def _latencies(
+    files: Mapping[System, Path], feed: Mapping[str, Array], threads: int, rounds: int
+) -> dict[str, Latency]:
+    """{system: latency of one sample}."""
+    times: dict[str, list[float]] = {system.name: [] for system in files}
+    with ExitStack() as stack:
+        turns = {
+            system.name: stack.enter_context(turns_of(system, file, feed, threads))
+            for system, file in files.items()
         }
-    return found
+        for _ in range(rounds):
+            for name, turn in turns.items():
+                times[name] += next(turn)
+    return {name: Latency.of(found) for name, found in times.items()}
 
 
-def speed_sheet(results: Sequence[Speed]) -> Sheet:
-    """One line per network, the latency of each system and its ratio to ours."""
-    systems = list(dict.fromkeys(result.system for result in results))
-    shares = ratios(results)
-    shown = {(result.network, result.system): latency(result.latency) for result in results}
-    rows = []
-    for network in [*dict.fromkeys(result.network for result in results), "geometric mean"]:
-        row = [network]
-        for system in systems:
-            row.append(shown.get((network, system), ""))
-            row.append(number(shares.get(network, {}).get(system), 2))
-        rows.append(row)
-    heads = [head for system in systems for head in (f"{system} ms", "ratio")]
-    return Sheet(columns=("<network", *heads), rows=rows)
+def _work(module: Path, feed: Mapping[str, Array], threads: int, rounds: int) -> dict[str, Any]:
+    """What the int8 network computes, and how its time divides among layers."""
+    layers: list[LayerTime] = []
+    if rounds:
+        with fresh_processes(1) as pool:
+            layers = pool.submit(_layers, module, dict(feed), threads, rounds).result()
+    found = contractions(pickle.loads(module.read_bytes()), feed)
+    return {
+        "operations": sum(layer.operations for layer in found),
+        "peak_gops": _peak(threads),
+        "layers": layers,
+    }
+
+
+def _layers(module: Path, feed: Mapping[str, Array], threads: int, rounds: int) -> list[LayerTime]:
+    use_threads(threads)
+    return layer_times(pickle.loads(module.read_bytes()), feed, rounds=rounds)
+
+
+@functools.cache
+def _peak(threads: int) -> float | None:
+    """Of so many cores in 1e9 operations per second; None where there is no instruction."""
+    try:
+        return threads * peak_gops()
+    except ValueError:
+        return None
 
 
 def _available(patterns: str) -> list[System]:
@@ -183,47 +181,3 @@ def _case(name: str, folder: Path) -> tuple[Path, Samples]:
         return folder / "model.onnx", Samples.all_of({model.graph.input[0].name: column})
     row, places = WORKLOADS[name], Places.default()
     return row.model(places), row.calibration(places).limited(CALIBRATION)
-
-
-@contextmanager
-def _turns(
-    system: System, file: Path, feed: Mapping[str, Array], threads: int
-) -> Iterator[Iterator[list[float]]]:
-    """A process that runs a network; each item of the iterator is a slice of its latencies, ms."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(
-        target=_serve, args=(theirs, system.name, file, dict(feed), threads), daemon=True
-    )
-    process.start()
-    theirs.close()
-
-    def turns() -> Iterator[list[float]]:
-        count = 1
-        while True:
-            ours.send(count)
-            times: list[float] = ours.recv()
-            count = max(1, int(SLICE_MS / max(float(np.median(times)), 1e-3)))
-            yield times
-
-    slices = turns()
-    next(slices)  # loads, and warms up
-    yield slices
-    ours.send(0)
-    process.join()
-
-
-def _serve(
-    connection: Connection, system: str, file: Path, feed: Mapping[str, Array], threads: int
-) -> None:
-    """What the process does: so many runs as it is told, until that is 0."""
-    os.environ["TVM_NUM_THREADS"] = str(threads)  # read when TVM starts its first thread
-    run = SYSTEMS[system].load(file, threads)
-    run(feed)
-    while count := connection.recv():
-        times = []
-        for _ in range(count):
-            started = time.perf_counter()
-            run(feed)
-            times.append((time.perf_counter() - started) * 1e3)
-        connection.send(times)

@@ -23,6 +23,9 @@ from tvm_quant.frontend import load
 from tvm_quant.quantize import quantize
 from tvm_quant.transform import Prepare
 
+MODULE = "int8.module"
+"""File in which `tvm_quant int8` leaves its Relax module, pickled."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class System:
@@ -47,6 +50,7 @@ def _ours(model: Path, samples: Samples, folder: Path, *, integers: bool) -> Pat
     with quiet():
         if integers:
             mod = quantize(mod, params, samples)
+            (folder / MODULE).write_bytes(pickle.dumps(mod))
         else:
             mod = tvm.transform.Sequential([Prepare(params)])(mod)
     file = folder / f"tvm_quant_{integers}.pickle"

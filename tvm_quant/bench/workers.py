@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from tvm import IRModule
 from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.measure import Scale, Subject
+from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.bench.report import Sheet, number, stdout, write_json, write_markdown
 from tvm_quant.ir import bindings
 from tvm_quant.ir.signature import main_function
@@ -25,14 +25,10 @@ from tvm_quant.op import is_calibrated, is_simulated, scale_of
 Scales = dict[str, tuple[bytes, bytes]]
 
 
-def _processes(count: int) -> Executor:
-    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
-
-
 EXECUTORS: dict[str, Callable[[int], Any]] = {
     "none": lambda _count: nullcontext(),
     "threads": ThreadPoolExecutor,
-    "processes": _processes,
+    "processes": fresh_processes,
 }
 
 

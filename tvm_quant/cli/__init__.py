@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from tvm_quant import __version__
+from tvm_quant.cli.bench import bench
 from tvm_quant.cli.compile import compile_artifact
 from tvm_quant.cli.demo import demo
 from tvm_quant.cli.doctor import doctor
@@ -48,6 +49,7 @@ COMPLETE = ("demo", "doctor")
 
 for _name, _function in COMMANDS.items():
     app.command(_name, no_args_is_help=_name not in COMPLETE)(guarded(_function))
+app.add_typer(bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

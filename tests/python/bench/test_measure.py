@@ -3,8 +3,9 @@ import pytest
 
 from tvm_quant.bench.agreement import compare as compare_with_simulation
 from tvm_quant.bench.measure import constant_bytes
-from tvm_quant.bench.memory import peak_bytes
+from tvm_quant.bench.memory import measure, peak_bytes
 from tvm_quant.bench.peers import PEERS
+from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.bench.workers import compare as compare_workers
 
 
@@ -46,6 +47,13 @@ def test_threads_find_the_same_scales_as_one_worker(subject):
 def test_peak_memory_is_that_of_this_process():
     block = np.ones(10_000_000)
     assert peak_bytes() > block.nbytes
+
+
+def test_the_memory_of_a_quantization_is_measured_in_a_process_of_its_own(shared):
+    with fresh_processes(1) as pool:
+        found = pool.submit(measure, "mnist", "default", 2).result()
+    assert (found.workload, found.samples) == ("mnist", 2)
+    assert found.peak_mb > 10
 
 
 def test_onnx_runtime_measures_the_same_samples(subject):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 from tvm_quant.bench.measure import Latency, Result
 from tvm_quant.bench.report import Sheet, results_sheet, write_json, write_markdown
@@ -30,6 +31,8 @@ def result(**changes):
 def test_a_sheet_becomes_markdown_with_its_alignment():
     sheet = Sheet(columns=("<network", "points"), rows=[["a", "1.0"], ["b", "2.5"]])
     assert sheet.markdown() == ("| network | points |\n| --- | ---: |\n| a | 1.0 |\n| b | 2.5 |\n")
+    titled = replace(sheet, title="Points")
+    assert titled.markdown() == f"## Points\n\n{sheet.markdown()}"
 
 
 def test_a_result_is_one_line_with_the_worst_output():

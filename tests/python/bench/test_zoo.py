@@ -15,6 +15,7 @@ KNOWN = {
     "mobilenet_v2": (301, 3.5),
     "mobilenet_v3_large": (219, 5.4),
     "densenet121": (2850, 8.0),
+    "inception_v3": (5710, 23.8),
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import onnx
 
 from tvm_quant.bench.zoo.densenet import densenet121
+from tvm_quant.bench.zoo.inception import inception_v3
 from tvm_quant.bench.zoo.mobilenet import mobilenet_v1, mobilenet_v2, mobilenet_v3_large
 from tvm_quant.bench.zoo.resnet import resnet18, resnet50
 
@@ -17,6 +18,7 @@ ZOO: dict[str, Callable[[], onnx.ModelProto]] = {
     "mobilenet_v2": mobilenet_v2,
     "mobilenet_v3_large": mobilenet_v3_large,
     "densenet121": densenet121,
+    "inception_v3": inception_v3,
 }
 
 __all__ = ["ZOO"]

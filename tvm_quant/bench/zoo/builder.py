@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -34,24 +35,27 @@ class Builder:
         self,
         x: str,
         outputs: int,
-        kernel: int,
+        kernel: int | tuple[int, int],
         *,
         stride: int = 1,
         groups: int = 1,
+        padded: bool = True,
         activation: str | None = "Relu",
     ) -> str:
-        """A convolution with bias that keeps the size, and what follows it."""
+        """A convolution with bias, and what follows it; padded, it keeps the size."""
+        window = (kernel, kernel) if isinstance(kernel, int) else kernel
+        pads = [size // 2 if padded else 0 for size in window]
         inputs = self._channels[x] // groups
-        spread = np.sqrt(2 / (inputs * kernel**2))
-        weight = self._constant(self._rng.normal(0, spread, (outputs, inputs, kernel, kernel)))
+        spread = np.sqrt(2 / (inputs * math.prod(window)))
+        weight = self._constant(self._rng.normal(0, spread, (outputs, inputs, *window)))
         bias = self._constant(self._rng.normal(0, 0.1, outputs))
         y = self._node(
             "Conv",
             [x, weight, bias],
             outputs,
-            kernel_shape=[kernel, kernel],
+            kernel_shape=window,
             strides=[stride, stride],
-            pads=[kernel // 2] * 4,
+            pads=pads * 2,
             group=groups,
         )
         return self.activate(y, activation)
@@ -79,10 +83,11 @@ class Builder:
         return self._node("Concat", list(parts), total, axis=1)
 
     def pool(self, x: str, kind: str, kernel: int, stride: int, *, padded: bool = True) -> str:
-        """A "Max" or "Average" pool."""
+        """A "Max" or "Average" pool; padded, averages count zeros."""
         pads = [kernel // 2 if padded else 0] * 4
         window = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": pads}
-        return self._node(f"{kind}Pool", [x], self._channels[x], **window)
+        counts = {"count_include_pad": 1} if kind == "Average" and padded else {}
+        return self._node(f"{kind}Pool", [x], self._channels[x], **window, **counts)
 
     def global_pool(self, x: str) -> str:
         """The mean of each channel, (1, C, 1, 1)."""

@@ -1,0 +1,69 @@
+"""Running systems in turns, each in a process of its own.
+
+The turns are short slices, so that what else the machine does meets all systems alike.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+
+from tvm_quant.bench.processes import CONTEXT
+from tvm_quant.bench.samples import Array
+from tvm_quant.bench.systems import SYSTEMS, System
+
+SLICE_MS = 100.0
+
+
+@contextmanager
+def turns_of(
+    system: System, file: Path, feed: Mapping[str, Array], threads: int
+) -> Iterator[Iterator[list[float]]]:
+    """A process that runs a network; each item of the iterator is a slice of its latencies, ms."""
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(
+        target=_serve, args=(theirs, system.name, file, dict(feed), threads), daemon=True
+    )
+    process.start()
+    theirs.close()
+
+    def turns() -> Iterator[list[float]]:
+        count = 1
+        while True:
+            ours.send(count)
+            times: list[float] = ours.recv()
+            count = max(1, int(SLICE_MS / max(float(np.median(times)), 1e-3)))
+            yield times
+
+    slices = turns()
+    next(slices)  # loads, and warms up
+    yield slices
+    ours.send(0)
+    process.join()
+
+
+def _serve(
+    connection: Connection, system: str, file: Path, feed: Mapping[str, Array], threads: int
+) -> None:
+    """What the process does: so many runs as it is told, until that is 0."""
+    use_threads(threads)
+    run = SYSTEMS[system].load(file, threads)
+    run(feed)
+    while count := connection.recv():
+        times = []
+        for _ in range(count):
+            started = time.perf_counter()
+            run(feed)
+            times.append((time.perf_counter() - started) * 1e3)
+        connection.send(times)
+
+
+def use_threads(count: int) -> None:
+    """Threads of TVM in this process; it reads them when it starts the first one."""
+    os.environ["TVM_NUM_THREADS"] = str(count)
