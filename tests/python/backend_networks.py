@@ -71,11 +71,15 @@ def integer_conv(
     padding: int = 0,
     zero_point: int = 3,
     dtype: str = "uint8",
+    reach: int = 127,
     **attrs: Any,
 ) -> IRModule:
-    """A realized convolution: pad with the zero point, conv in int32, bias, requantize to uint8."""
+    """A realized convolution: pad with the zero point, conv in int32, bias, requantize to uint8.
+
+    `reach` is the largest magnitude of its weights.
+    """
     rng = np.random.default_rng(0)
-    kernel = rng.integers(-127, 128, weight).astype("int8")
+    kernel = rng.integers(-reach, reach + 1, weight).astype("int8")
     spatial = len(shape) - 2
     per_channel = (1, weight[0]) + (1,) * spatial
     bias = rng.integers(-9999, 9999, per_channel).astype("int32")

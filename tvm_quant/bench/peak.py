@@ -36,7 +36,7 @@ def peak_gops(target: Target | None = None, *, dtype: str = "uint8", repeats: in
     """
     target = target or host_target()
     isa = isa_of(target)
-    dot = isa.dot(dtype)
+    dot = isa.dot(dtype, pair=0)
     if dot is None:
         raise ValueError(f"{isa.name} has no instruction for {dtype} times int8.")
     compiled = tvm.compile(tvm.IRModule({"main": peak_loop(isa, dot)}), target)

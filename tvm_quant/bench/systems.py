@@ -15,10 +15,12 @@ from pathlib import Path
 import onnx
 import tvm
 
-from tvm_quant.backend import Runner
+from tvm_quant.backend import Runner, host_target
+from tvm_quant.backend.cpu import isa_of
 from tvm_quant.bench.measure import quiet
 from tvm_quant.bench.peers import PEERS, Run, openvino_load
 from tvm_quant.bench.samples import Samples
+from tvm_quant.config import QuantizeConfig
 from tvm_quant.frontend import load
 from tvm_quant.quantize import quantize
 from tvm_quant.transform import Prepare
@@ -49,7 +51,8 @@ def _ours(model: Path, samples: Samples, folder: Path, *, integers: bool) -> Pat
     mod, params = load(onnx.load(model))
     with quiet():
         if integers:
-            mod = quantize(mod, params, samples)
+            row = isa_of(host_target()).hardware
+            mod = quantize(mod, params, samples, QuantizeConfig(hardware=row))
             (folder / MODULE).write_bytes(pickle.dumps(mod))
         else:
             mod = tvm.transform.Sequential([Prepare(params)])(mod)

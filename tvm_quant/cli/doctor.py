@@ -47,6 +47,7 @@ def _facts() -> dict[str, str]:
         "pins": f"{pins}: met",  # or the import would have failed
         "LLVM": str(llvm_version_major()),
         "CPU": str(llvm_get_system_cpu()),
+        "hardware": f"{isa_of(host_target()).hardware}: the row to quantize for",
         "threads": f"{num_threads()} of {os.cpu_count()} cores"
         + (f", by TVM_NUM_THREADS={limit}" if limit else ""),
     }

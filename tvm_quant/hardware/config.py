@@ -42,6 +42,8 @@ class HardwareConfig:
         accumulator_bits: width of the sums of products.
         requantize: how accumulators are scaled.
         power_of_two_scales: whether only powers of two are possible.
+        largest_pair: of the codes of two weights whose products are added in 16 bits, the largest
+            sum of the magnitudes of those of one sign; None where sums of all codes fit.
     """
 
     name: str
@@ -53,6 +55,7 @@ class HardwareConfig:
     accumulator_bits: int = 32
     requantize: RequantizeMode = RequantizeMode.FLOAT
     power_of_two_scales: bool = False
+    largest_pair: int | None = None
 
     def __post_init__(self) -> None:
         named = {*self.ops, *self.float_ops, *self.unified}

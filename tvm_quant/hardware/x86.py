@@ -22,7 +22,8 @@ X86_VNNI = HardwareConfig(
 
 X86_AVX2 = HardwareConfig(
     name="x86_avx2",
-    source="the same manual, VPMADDWD: s16 x s16 pairs, exact in s32; "
-    "VPMADDUBSW saturates and is not used",
+    source="the same manual, VPMADDUBSW: u8 x s8 products, two at a time, added in s16 with "
+    "saturation, which pairs of weights up to 128 do not reach",
     roles=ROLES,
+    largest_pair=128,
 )

@@ -1,4 +1,4 @@
-"""FitAccumulators: raise weight scales until everything added to an accumulator fits into it.
+"""FitAccumulators: raise weight scales until everything added in integers fits its type.
 
 A bias b becomes round(b / (s t)) at the accumulator's scale s t, and a residual operand with range
 a becomes a / (s t). Where a channel's weights are tiny (t near 0), that leaves int32. The weights
@@ -7,6 +7,9 @@ bits; the bias is never clipped.
 
 Before    t[c] = 1e-11, b[c] = 5, s = 0.02      b / (s t) = 2.5e13
 After     t[c] = 2.3e-7                         b / (s t) = 2**30
+
+Some CPUs add pairs of products in 16 bits first (`largest_pair` of the hardware row): there, t is
+raised until the codes of no pair of weights exceed that sum.
 
 Needs CalibrateWeights and CalibrateActivations; comes after MatchScales.
 """
@@ -21,6 +24,7 @@ from tvm import IRModule, relax
 
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.estimator import ceil_power_of_two
+from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import bindings, constant_value, consumers, op_name, tensor_shape
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
@@ -36,6 +40,7 @@ from tvm_quant.transform.calibrate_weights import power_of_two_scales
 from tvm_quant.transform.channel_vector import Array, to_output_vector, to_weight_shape
 from tvm_quant.transform.code_sources import quantizers_of
 from tvm_quant.transform.quantizers import set_scales
+from tvm_quant.transform.weight_pairs import largest_pairs
 
 #: Bits that the largest addend may take, of 31.
 ADDEND_BITS = 30
@@ -43,10 +48,10 @@ ADDEND_BITS = 30
 
 @tvm.transform.module_pass(opt_level=0, name="FitAccumulators")
 class FitAccumulators:
-    """Raise the weight scale of each output channel whose bias or residual would leave int32.
+    """Raise the weight scale of each output channel whose sums would leave their integer type.
 
     Args:
-        config: whether scales are powers of two.
+        config: its hardware row, and whether scales are powers of two.
     """
 
     def __init__(self, config: QuantizeConfig | None = None):
@@ -54,15 +59,15 @@ class FitAccumulators:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Run the pass."""
-        scales = _Fitter(main_function(mod), power_of_two_scales(self.config)).scales()
-        return set_scales(mod, scales)
+        return set_scales(mod, _Fitter(main_function(mod), self.config).scales())
 
 
 class _Fitter:
-    def __init__(self, func: relax.Function, powers: bool):
+    def __init__(self, func: relax.Function, config: QuantizeConfig):
         self.values = {binding.var: binding.value for binding in bindings(func)}
         self.uses = consumers(func)
-        self.powers = powers
+        self.powers = power_of_two_scales(config)
+        self.largest_pair = hardware_row(config.hardware).largest_pair
 
     def scales(self) -> dict[str, tuple[Array, Array]]:
         """{weight quantizer: raised scale and zero point}."""
@@ -84,7 +89,12 @@ class _Fitter:
         scale, zero_point = raised.get(name, scale_of(weight))
         channels = (tensor_shape(var) or ())[axes.output]
         addend = self._addend(var, axes.output, channels or 1)
-        smallest = to_weight_shape(addend / (step * 2.0**ADDEND_BITS), scale, axes)
+        smallest = addend / (step * 2.0**ADDEND_BITS)
+        known = constant_value(weight.args[0])
+        if self.largest_pair is not None and known is not None:
+            # Rounding adds half a step to each of the two.
+            smallest = np.maximum(smallest, largest_pairs(known, axes) / (self.largest_pair - 1))
+        smallest = to_weight_shape(smallest, scale, axes)
         if self.powers:
             smallest = ceil_power_of_two(smallest)
         fitted = np.maximum(scale, smallest).astype("float32")

@@ -11,14 +11,15 @@ from tvm_quant.bench import peak
 from tvm_quant.bench.peak import STEPS, SUMS, peak_gops, peak_loop
 
 
-def test_the_loop_adds_products_of_the_sums_bytes_and_the_weights():
+@pytest.mark.parametrize("reach", [128, 64])
+def test_the_loop_adds_products_of_the_sums_bytes_and_the_weights(reach):
     target = host_target()
     isa = isa_of(target)
-    dot = isa.dot("uint8")
+    dot = isa.dot("uint8", pair=2 * reach)
     if dot is None:
         pytest.skip(f"{isa.name} has no instruction for products of 8 bits")
     rng = np.random.default_rng(0)
-    weights = rng.integers(-128, 128, (isa.lanes, dot.size)).astype("int8")
+    weights = rng.integers(-reach, reach, (isa.lanes, dot.size)).astype("int8")
     sums = rng.integers(-(2**20), 2**20, SUMS * isa.lanes).astype("int32")
     values = tvm.runtime.tensor(sums)
     loop = tvm.compile(tvm.IRModule({"main": peak_loop(isa, dot, steps=1)}), target)

@@ -35,6 +35,7 @@ class Layer:
         inputs, outputs: channels.
         size: height and width of the data.
         kernel, stride, groups: of the convolution, padded by kernel // 2.
+        reach: largest magnitude of 8-bit weights.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Layer:
     kernel: int
     stride: int = 1
     groups: int = 1
+    reach: int = 128
 
     @property
     def padding(self) -> int:
@@ -60,6 +62,9 @@ class Layer:
 
 LAYERS = (
     Layer(name="3x3", dtype="uint8", inputs=64, outputs=64, size=28, kernel=3),
+    Layer(
+        name="3x3, small weights", dtype="uint8", inputs=64, outputs=64, size=28, kernel=3, reach=64
+    ),
     Layer(name="3x3", dtype="int8", inputs=64, outputs=64, size=28, kernel=3),
     Layer(name="1x1", dtype="uint8", inputs=256, outputs=128, size=14, kernel=1),
     Layer(name="7x7/2", dtype="uint8", inputs=3, outputs=64, size=56, kernel=7, stride=2),
@@ -144,9 +149,7 @@ def layer_example(layer: Layer, seed: int = 0) -> Example:
     """One layer with random weights and data."""
     rng = np.random.default_rng(seed)
     data = _random(rng, layer.dtype, (1, layer.inputs, layer.size, layer.size))
-    weight_type = "float32" if layer.dtype == "float32" else "int8"
-    shape = (layer.outputs, layer.inputs // layer.groups, layer.kernel, layer.kernel)
-    weight = _random(rng, weight_type, shape)
+    weight = _random_weight(rng, layer)
     expected = _expected(layer, data, weight)
     return Example(mod=_module(layer, weight), data=data, expected=expected)
 
@@ -206,8 +209,16 @@ def _random(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Arr
     return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
+def _random_weight(rng: np.random.Generator, layer: Layer) -> Array:
+    shape = (layer.outputs, layer.inputs // layer.groups, layer.kernel, layer.kernel)
+    if layer.dtype == "float32":
+        return _random(rng, layer.dtype, shape)
+    return rng.integers(-layer.reach, layer.reach, shape).astype("int8")
+
+
 def _instruction(layer: Layer, target: Target) -> str:
     isa = isa_of(target)
     depthwise = layer.groups == layer.inputs
-    dot = isa.tap_dot(layer.dtype) if depthwise else isa.dot(layer.dtype)
+    pair = 2 * layer.reach
+    dot = isa.tap_dot(layer.dtype) if depthwise else isa.dot(layer.dtype, pair=pair)
     return dot.instruction if dot else "vectorized by LLVM"

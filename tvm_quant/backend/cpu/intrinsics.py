@@ -8,11 +8,13 @@
     tap_dot     total[l] += data[0, l] * weight[l, 0] + ... + data[n - 1, l] * weight[l, n - 1]
                 the same instruction on up to four rows of data, one product of each for every lane
 
-All are exact. Pairs are products of 16 bits summed in 32 (`vpmaddwd`), never in 16 with saturation
-(`vpmaddubsw`); quads are products of 8 bits summed in 32 (`vpdpbusd`, `sdot`, `usdot`). The data of
-a sum has 32 bits and is broadcast to all lanes; that of taps is interleaved.
+All are exact. Pairs are products of 16 bits summed in 32 (`vpmaddwd`); quads are products of 8 bits
+summed in 32 (`vpdpbusd`, `sdot`, `usdot`), or two in 16 with saturation first (`vpmaddubsw`), for
+weights with which that cannot happen. The data of a sum has 32 bits and is broadcast to all lanes;
+that of taps is interleaved.
 
-Source: Intel SDM vol. 2, PMADDWD and VPDPBUSD; Arm ARM, C7.2, SDOT (vector) and USDOT (vector).
+Source: Intel SDM vol. 2, PMADDWD, PMADDUBSW and VPDPBUSD; Arm ARM, C7.2, SDOT (vector) and USDOT
+(vector).
 """
 
 # TVMScript annotates arguments with calls.
@@ -40,9 +42,9 @@ def dot_intrinsic(lanes: int, dot: Dot) -> str:
 
     >>> from tvm_quant.backend.cpu.isa import ISAS
     >>> dot_intrinsic(16, ISAS[0].dots[0])
-    'tvm_quant.quad_dot_uint8_16'
+    'tvm_quant.quad_dot_uint8_16.llvm.x86.avx512.vpdpbusd.512'
     """
-    name = f"tvm_quant.{NAMES[dot.size]}_{dot.data}_{lanes}"
+    name = f"tvm_quant.{NAMES[dot.size]}_{dot.data}_{lanes}.{dot.instruction}"
     TensorIntrin.register(
         name, _description(lanes, dot), _implementation(lanes, dot), override=True
     )
@@ -56,7 +58,7 @@ def tap_intrinsic(lanes: int, dot: Dot, taps: int) -> str:
     Its buffers are data: (taps, 1, lanes), weight: int8, (lanes, taps) with a stride of dot.size,
     the rest of which is zero, and total: int32, (lanes,).
     """
-    name = f"tvm_quant.tap_dot_{dot.data}_{lanes}_{taps}"
+    name = f"tvm_quant.tap_dot_{dot.data}_{lanes}_{taps}.{dot.instruction}"
     description = _tap_description(lanes, dot, taps)
     implementation = _tap_implementation(lanes, dot, taps)
     TensorIntrin.register(name, description, implementation, override=True)
@@ -75,10 +77,18 @@ def multiply_add(total: Expr, data: Expr, weight: Expr, dot: Dot) -> Expr:
     lanes = total.ty.dtype.lanes
     operand = f"{_operand_type(dot)}x{lanes * dot.size}"
     operands = [T.reinterpret(data, dtype=operand), T.cast(weight, operand)]
-    function = T.llvm_lookup_intrinsic_id(dot.instruction)
+    sums = f"int32x{lanes}"
     if dot.accumulates:
-        return T.call_llvm_pure_intrin(function, total, *operands, dtype=f"int32x{lanes}")
-    return total + T.call_llvm_pure_intrin(function, *operands, dtype=f"int32x{lanes}")
+        return _call(dot.instruction, sums, total, *operands)
+    if dot.widening is None:
+        return total + _call(dot.instruction, sums, *operands)
+    pairs = _call(dot.instruction, f"int16x{2 * lanes}", *operands)
+    return total + _call(dot.widening, sums, pairs, T.broadcast(T.int16(1), 2 * lanes))
+
+
+def _call(instruction: str, dtype: str, *operands: Expr) -> Expr:
+    function = T.llvm_lookup_intrinsic_id(instruction)
+    return T.call_llvm_pure_intrin(function, *operands, dtype=dtype)
 
 
 def _operand_type(dot: Dot) -> str:

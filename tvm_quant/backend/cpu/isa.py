@@ -19,6 +19,7 @@ CONVERTS = {
 LOWEST = {"int8": -128, "uint8": 0}
 
 MIN_INTERLEAVED = 8  # bytes of a row that one load reads
+LARGEST_PAIR = 2 * 128  # of the magnitudes of two int8 weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +31,18 @@ class Dot:
         size: products of a lane; together their data has 32 bits.
         instruction: LLVM's name of it; operands are (lanes,) data, weights.
         accumulates: whether it also adds the lanes' old values, its first operand then.
+        widening: LLVM's name of an instruction that adds the 16-bit sums of two products each that
+            this one leaves; it multiplies them, by ones.
+        largest_pair: of two neighbouring weights, the largest sum of the magnitudes of those of one
+            sign with which the products are exact.
     """
 
     data: str
     size: int
     instruction: str
     accumulates: bool = True
+    widening: str | None = None
+    largest_pair: int = LARGEST_PAIR
 
     def takes(self, dtype: str) -> bool:
         """Whether data of `dtype` can be converted to what the instruction reads."""
@@ -65,6 +72,7 @@ class Isa:
     features: frozenset[str]  # all of them are needed, spelled as LLVM does
     vector_bits: int
     registers: int  # vector registers
+    hardware: str  # row of `tvm_quant.hardware` to quantize for: what runs fastest
     dots: tuple[Dot, ...] = ()  # the most products first
     converts_rounded: bool = False  # float32 to int32, ties to even; and clamps int32 as fast
     cache_bytes: int = 128 * 1024  # share of the second-level cache for one tensor of a tile
@@ -74,26 +82,51 @@ class Isa:
         """32-bit lanes of a vector."""
         return self.vector_bits // 32
 
-    def dot(self, dtype: str, *, size: int | None = None) -> Dot | None:
-        """The best instruction for data of `dtype` and int8 weights; of one `size` if given.
+    def dot(self, dtype: str, *, size: int | None = None, pair: int = LARGEST_PAIR) -> Dot | None:
+        """The best instruction for data of `dtype` and int8 weights.
 
         One that reads `dtype` as it is comes before one for which the data has to be converted.
+
+        Args:
+            dtype: of the data.
+            size: products of a lane, if that is settled.
+            pair: see `Dot.largest_pair`: of the weights.
         """
-        fit = [dot for dot in self.dots if dot.takes(dtype) and size in (None, dot.size)]
+        fit = [
+            dot
+            for dot in self.dots
+            if dot.takes(dtype) and size in (None, dot.size) and pair <= dot.largest_pair
+        ]
         return next((dot for dot in fit if dot.data == dtype), fit[0] if fit else None)
 
     def tap_dot(self, dtype: str) -> Dot | None:
         """The best instruction for data of `dtype` that is interleaved from rows of bytes.
 
-        None for short vectors: interleaving them takes longer than it saves.
+        None for short vectors, and where one instruction is not all: interleaving would take longer
+        than it saves.
         """
         dot = self.dot(dtype, size=4)
-        return dot if self.lanes >= MIN_INTERLEAVED else None
+        return dot if dot and dot.accumulates and self.lanes >= MIN_INTERLEAVED else None
 
 
 def _pairs(instruction: str) -> Dot:
-    """Products of 16 bits summed in 32 (never `pmaddubsw`, which saturates at 16)."""
+    """Products of 16 bits summed in 32: exact for all weights."""
     return Dot(data="int16", size=2, instruction=instruction, accumulates=False)
+
+
+def _quads(instruction: str, pairs: str) -> Dot:
+    """Products of 8 bits, of which two are summed in 16 with saturation, then both in 32.
+
+    255 * 128 is the largest sum that 16 bits hold.
+    """
+    return Dot(
+        data="uint8",
+        size=4,
+        instruction=instruction,
+        accumulates=False,
+        widening=pairs,
+        largest_pair=128,
+    )
 
 
 ISAS = (
@@ -103,6 +136,7 @@ ISAS = (
         features=frozenset({"avx512f", "avx512bw", "avx512vnni"}),
         vector_bits=512,
         registers=32,
+        hardware="x86_vnni",
         converts_rounded=True,
         dots=(
             Dot(data="uint8", size=4, instruction="llvm.x86.avx512.vpdpbusd.512"),
@@ -114,8 +148,12 @@ ISAS = (
         features=frozenset({"avx512f", "avx512bw"}),
         vector_bits=512,
         registers=32,
+        hardware="x86_avx2",
         converts_rounded=True,
-        dots=(_pairs("llvm.x86.avx512.pmaddw.d.512"),),
+        dots=(
+            _quads("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
+            _pairs("llvm.x86.avx512.pmaddw.d.512"),
+        ),
     ),
     # The same instruction on ymm registers, VEX-encoded; LLVM has one name for both encodings.
     Isa(
@@ -123,20 +161,25 @@ ISAS = (
         features=frozenset({"avx2", "fma", "avxvnni"}),
         vector_bits=256,
         registers=16,
+        hardware="x86_vnni",
         converts_rounded=True,
         dots=(
             Dot(data="uint8", size=4, instruction="llvm.x86.avx512.vpdpbusd.256"),
             _pairs("llvm.x86.avx2.pmadd.wd"),
         ),
     ),
-    # Intel SDM vol. 1, chapter 14: 16 registers ymm0..ymm15; vol. 2, PMADDWD.
+    # Intel SDM vol. 1, chapter 14: 16 registers ymm0..ymm15; vol. 2, PMADDWD and PMADDUBSW.
     Isa(
         name="avx2",
         features=frozenset({"avx2", "fma"}),
         vector_bits=256,
         registers=16,
+        hardware="x86_avx2",
         converts_rounded=True,
-        dots=(_pairs("llvm.x86.avx2.pmadd.wd"),),
+        dots=(
+            _quads("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),
+            _pairs("llvm.x86.avx2.pmadd.wd"),
+        ),
     ),
     # Baseline of x86-64: 16 registers xmm0..xmm15.
     Isa(
@@ -144,6 +187,7 @@ ISAS = (
         features=frozenset({"sse2"}),
         vector_bits=128,
         registers=16,
+        hardware="x86_vnni",
         dots=(_pairs("llvm.x86.sse2.pmadd.wd"),),
     ),
     # Arm ARM, A64: 32 registers v0..v31; FEAT_I8MM (USDOT), FEAT_DotProd (SDOT).
@@ -152,6 +196,7 @@ ISAS = (
         features=frozenset({"neon", "dotprod", "i8mm"}),
         vector_bits=128,
         registers=32,
+        hardware="arm_dot",
         dots=(
             Dot(data="uint8", size=4, instruction="llvm.aarch64.neon.usdot.v4i32.v16i8"),
             Dot(data="int8", size=4, instruction="llvm.aarch64.neon.sdot.v4i32.v16i8"),
@@ -162,11 +207,14 @@ ISAS = (
         features=frozenset({"neon", "dotprod"}),
         vector_bits=128,
         registers=32,
+        hardware="arm_dot",
         dots=(Dot(data="int8", size=4, instruction="llvm.aarch64.neon.sdot.v4i32.v16i8"),),
     ),
-    Isa(name="neon", features=frozenset({"neon"}), vector_bits=128, registers=32),
+    Isa(
+        name="neon", features=frozenset({"neon"}), vector_bits=128, registers=32, hardware="arm_dot"
+    ),
     # Anything LLVM vectorizes by itself.
-    Isa(name="generic", features=frozenset(), vector_bits=128, registers=16),
+    Isa(name="generic", features=frozenset(), vector_bits=128, registers=16, hardware="generic"),
 )
 
 

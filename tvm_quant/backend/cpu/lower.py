@@ -33,7 +33,7 @@ from tvm_quant.backend.cpu.contraction import (
     pointwise_window,
 )
 from tvm_quant.backend.cpu.isa import Dot, Isa
-from tvm_quant.backend.cpu.pack import pack_dense, pack_taps
+from tvm_quant.backend.cpu.pack import largest_pair, pack_dense, pack_taps
 from tvm_quant.backend.cpu.tile import choose_tile, window_rows
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 
@@ -192,10 +192,9 @@ class _Lowering(PyExprMutator):
         dtype: str,
     ) -> relax.Expr:
         """One filter (*kernel) per output channel: weight (O, *kernel)."""
-        channels, rounded = data.ty.shape.values[-1], _rounded_window(output[-1])
-        dot = self.isa.tap_dot(str(data.ty.dtype))
-        exact = weight.dtype == np.int8 and dtype == "int32" and int(channels) == len(weight)
-        if dot is None or not exact or not _has_rows(window) or int(channels) % self.isa.lanes:
+        rounded = _rounded_window(output[-1])
+        dot = self._tap_dot(data, weight, window, dtype)
+        if dot is None:
             taps = constant(np.ascontiguousarray(np.moveaxis(weight, 0, -1)))
             return self._emit(
                 per_channel,
@@ -245,16 +244,30 @@ class _Lowering(PyExprMutator):
     ) -> Dot | None:
         """The target's exact instruction for sums of products of these types, if there is one."""
         depth = weight.shape[-1]
-        dot = self.isa.dot(str(data.ty.dtype))
+        dot = self.isa.dot(str(data.ty.dtype), pair=0)
         if dot is None or weight.dtype != np.int8 or dtype != "int32":
             return None
-        if depth == 1 and not (groups == 1 and _fits_row(data, window, dot)):
+        along_row = groups == 1 and _fits_row(data, window, dot)
+        if depth == 1 and not along_row:
             return None
-        if groups == 1 or depth % dot.size == 0:
+        read = _along_row(weight, window, dot.size)[0] if along_row else weight
+        if largest_pair(read) > dot.largest_pair:
+            dot = self.isa.dot(str(data.ty.dtype))
+        if dot is None or groups == 1 or depth % dot.size == 0:
             return dot
         # The groups of the data would need gaps between them.
         pairs = self.isa.dot(str(data.ty.dtype), size=2)
         return pairs if depth % 2 == 0 else None
+
+    def _tap_dot(
+        self, data: relax.Expr, weight: npt.NDArray[Any], window: Window, dtype: str
+    ) -> Dot | None:
+        """The same for rows of taps of a depthwise convolution."""
+        channels = int(data.ty.shape.values[-1])
+        exact = weight.dtype == np.int8 and dtype == "int32" and channels == len(weight)
+        if not exact or not _has_rows(window) or channels % self.isa.lanes:
+            return None
+        return self.isa.tap_dot(str(data.ty.dtype))
 
     def _emit(
         self, kernel: Any, name: str, *args: relax.Expr, window: Window, **kwargs: Any

@@ -10,6 +10,23 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
+def largest_pair(weight: Array) -> int:
+    """Largest sum of the magnitudes of those of one sign of two neighbours: 0 and 1, 2 and 3, ...
+
+    Args:
+        weight: int8, (..., I).
+
+    >>> largest_pair(np.int8([[100, -90, 20, 30], [-60, -50, 1, 127]]))
+    128
+    """
+    wide = weight.astype(np.int32)
+    if wide.shape[-1] % 2:
+        wide = np.pad(wide, [(0, 0)] * (wide.ndim - 1) + [(0, 1)])
+    pairs = wide.reshape(-1, 2)
+    sums = [np.maximum(sign * pairs, 0).sum(1).max(initial=0) for sign in (1, -1)]
+    return int(max(sums))
+
+
 def pack_dense(weight: Array, *, lanes: int, group: int = 1) -> Array:
     """Weights in the order in which a tile reads them, padded with zeros to whole vectors.
 

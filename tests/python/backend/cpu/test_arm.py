@@ -37,8 +37,12 @@ def emulated(tmp_path):
 
 
 def layers_of(row):
-    """Float kernels are the same on all rows."""
-    return [layer for layer in LAYERS if row == "neon" or layer.dtype != "float32"]
+    """Float kernels are the same on all rows; none has kernels for small weights."""
+    return [
+        layer
+        for layer in LAYERS
+        if (row == "neon" or layer.dtype != "float32") and layer.reach == 128
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from tvm.target import Target
 
 from backend_networks import ISA_TARGETS
 from tvm_quant.backend.cpu.isa import ISAS, isa_of
+from tvm_quant.hardware import HARDWARE
 
 X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}
 ARM = {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}
@@ -57,6 +58,21 @@ def test_the_instruction_follows_the_type_of_the_data(name, dtype, expected):
     """(products, type of its data, what is added to each value)."""
     dot = row(name).dot(dtype)
     assert (dot.size, dot.data, dot.offset(dtype)) == expected
+
+
+@pytest.mark.parametrize("name", ["avx2", "avx512"])
+def test_quads_are_used_where_no_pair_of_weights_can_saturate(name):
+    """255 * 128 fits 16 bits, 255 * 129 does not."""
+    assert [row(name).dot("uint8", pair=pair).size for pair in (0, 128, 129, 256)] == [4, 4, 2, 2]
+    assert row(name).tap_dot("uint8") is None
+
+
+def test_a_cpu_knows_the_hardware_row_to_quantize_for():
+    assert {isa.hardware for isa in ISAS} <= set(HARDWARE)
+    for isa in ISAS:
+        limit = HARDWARE[isa.hardware].largest_pair
+        best = isa.dot("uint8", pair=0)
+        assert best is None or limit is None or best is isa.dot("uint8", pair=limit)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("avx512vnni", "float32"), ("neon", "uint8")])

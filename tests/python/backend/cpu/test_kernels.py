@@ -18,6 +18,8 @@ from tvm_quant.ir import constant
 from tvm_quant.op import requantize
 
 R = relax.op
+#: Largest magnitudes of weights: any, and such that no pair of products leaves 16 bits.
+REACHES = st.sampled_from([127, 64])
 PROPERTY = settings(
     max_examples=12,
     derandomize=True,
@@ -56,10 +58,11 @@ def convolutions(draw):
 
 @networks.runs_on
 @PROPERTY
-@given(convolutions(), st.sampled_from(["uint8", "int8"]), st.integers(0, 100))
-def test_integer_convolutions_equal_the_plain_build(target, geometry, dtype, zero_point):
+@given(convolutions(), st.sampled_from(["uint8", "int8"]), st.integers(0, 100), REACHES)
+def test_integer_convolutions_equal_the_plain_build(target, geometry, dtype, zero_point, reach):
     shape, weight, attrs = geometry
-    mod = networks.integer_conv(shape, weight, dtype=dtype, zero_point=zero_point, **attrs)
+    attrs = {**attrs, "dtype": dtype, "zero_point": zero_point, "reach": reach}
+    mod = networks.integer_conv(shape, weight, **attrs)
     equals_the_plain_build(mod, networks.codes(shape, dtype), target=target)
 
 
@@ -77,10 +80,11 @@ def test_float_convolutions_are_close_to_the_plain_build(geometry):
     st.sampled_from([1, 2, 3, 16, 33]),
     st.sampled_from([1, 8, 10, 40]),
     st.sampled_from(["uint8", "int8", "int16"]),
+    REACHES,
 )
-def test_integer_matrix_products_equal_the_plain_build(target, rows, depth, columns, dtype):
+def test_integer_matrix_products_equal_the_plain_build(target, rows, depth, columns, dtype, reach):
     rng = np.random.default_rng(0)
-    weight = rng.integers(-128, 128, (depth, columns)).astype("int8")
+    weight = rng.integers(-reach, reach + 1, (depth, columns)).astype("int8")
     bias = rng.integers(-99, 99, columns).astype("int32")
 
     def body(builder, x):
@@ -134,6 +138,20 @@ def test_the_largest_sums_do_not_saturate(target, value):
     mod = plain_tvm.build(body, x=(dtype, 1, 64, 4, 4))
     (total,) = networks.run(mod, np.full((1, 64, 4, 4), value, dtype), target=target)
     np.testing.assert_array_equal(total, -128 * value * 64)
+
+
+@networks.runs_on
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_pairs_that_fit_16_bits_do_not_saturate(target, sign):
+    """255 * 128 = 32640."""
+    weight = np.tile(np.int8([sign * 127, sign]), (8, 32)).reshape(8, 64, 1, 1)
+
+    def body(_builder, x):
+        return R.nn.conv2d(x, constant(weight), out_dtype="int32")
+
+    mod = plain_tvm.build(body, x=("uint8", 1, 64, 4, 4))
+    (total,) = networks.run(mod, np.full((1, 64, 4, 4), 255, "uint8"), target=target)
+    np.testing.assert_array_equal(total, sign * 128 * 255 * 32)
 
 
 @networks.runs_on

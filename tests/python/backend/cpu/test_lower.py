@@ -38,7 +38,7 @@ def test_the_weight_is_packed_at_compile_time():
 
 @pytest.mark.parametrize(("isa", "group"), [(NEON, 1), (AVX2, 2), (VNNI, 4)])
 def test_eight_bit_weights_are_grouped_as_the_target_multiplies_them(isa, group):
-    weight = np.random.default_rng(0).integers(-9, 9, (16, 5, 1, 1)).astype("int8")
+    weight = np.random.default_rng(0).integers(-128, 128, (16, 5, 1, 1)).astype("int8")
 
     def body(_b, x):
         return R.nn.conv2d(x, constant(weight), out_dtype="int32", **LAST)

@@ -69,6 +69,15 @@ def test_float_kernels_use_fused_multiply_add(cpu):
     assert "vfmadd" in assembly(mod, {**X86, "mcpu": cpu})
 
 
-def test_no_sum_of_pairs_saturates():
-    mod = networks.integer_conv((1, 16, 8, 8), (16, 16, 3, 3), padding=1)
-    assert "pmaddubsw" not in assembly(mod, {**X86, "mcpu": "haswell"})
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512"])
+@pytest.mark.parametrize(("reach", "saturating"), [(127, False), (64, True)])
+def test_products_are_added_in_16_bits_where_no_sum_can_saturate(cpu, reach, saturating):
+    mod = networks.integer_conv((1, 16, 8, 8), (16, 16, 3, 3), padding=1, reach=reach)
+    assert ("pmaddubsw" in assembly(mod, {**X86, "mcpu": cpu})) == saturating
+
+
+def test_one_target_after_the_other_gets_its_own_instruction():
+    """Both have quads of bytes on vectors of one length."""
+    mod = networks.integer_conv((1, 16, 8, 8), (16, 16, 3, 3), padding=1, reach=64)
+    for cpu, instruction in [("haswell", "pmaddubsw"), ("alderlake", "vpdpbusd")] * 2:
+        assert instruction in assembly(mod, {**X86, "mcpu": cpu})

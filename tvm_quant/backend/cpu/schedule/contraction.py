@@ -292,6 +292,6 @@ def _tile_loops(sch: s_tir.Schedule, found: _Contraction, tile: Tile, isa: Isa) 
     sch.unroll(row)
     sch.unroll(vector)
     sch.vectorize(init_lane)
-    dot = isa.dot(str(found.data.dtype), size=found.group)
+    dot = isa.dot(str(found.data.dtype), size=found.group, pair=0)
     if group and dot is not None:
         sch.tensorize(lane, dot_intrinsic(found.lanes, dot))

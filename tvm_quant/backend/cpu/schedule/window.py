@@ -46,7 +46,7 @@ def schedule_window(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
     try:
         sch = s_tir.Schedule(func)
         found = _find(sch)
-        if found is None or (found.lanes and isa.tap_dot(found.data) is None):
+        if found is None or (found.lanes and not _takes_taps(isa, found)):
             return None
         total = found.total
         if not list(sch.get_consumers(total)):
@@ -94,6 +94,11 @@ def _find(sch: s_tir.Schedule) -> _Depthwise | None:
         return None
     rows = iter_extents(sch, sums[0])[-1] or 1
     return _Depthwise(total=sums[0], taps=rows if lanes else 1, lanes=lanes, data=data)
+
+
+def _takes_taps(isa: Isa, found: _Depthwise) -> bool:
+    """Whether the filter is packed for an instruction of `isa`."""
+    return found.lanes == isa.lanes and isa.tap_dot(found.data) is not None
 
 
 def _is_packed(index: list[tirx.Expr], taps: list[tirx.Var], channel: tirx.Var) -> bool:
