@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tvm import relax
 
 from tvm_quant.ir import op_name, tensor_shape
+from tvm_quant.transform.kernel_axes import KernelAxis, kernel_axes
 
 Array = npt.NDArray[Any]
 
@@ -35,38 +36,11 @@ def tap_coverage(call: relax.Call) -> Array:
     if op_name(call) == "relax.matmul":
         matrices = prod(int(size or 1) for size in (tensor_shape(call.args[1]) or ())[:-2])
         return np.full(matrices, 1 / matrices)
-    attrs = call.attrs
-    layout, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
-    result_layout = str(attrs.out_layout or layout)
-    data, weight, result = (tensor_shape(e) or () for e in (call.args[0], call.args[1], call))
-    transposed = "transpose" in str(op_name(call))
-    shares = [
-        _along_axis(
-            data[layout.index(letter)],
-            result[result_layout.index(letter)],
-            int(weight[kernel.index(letter)] or 1),
-            stride=int(attrs.strides[index]),
-            dilation=int(attrs.dilation[index]),
-            before=int(attrs.padding[index]),
-            transposed=transposed,
-        )
-        for index, letter in enumerate(letter for letter in kernel if letter not in "OI")
-    ]
-    return reduce(np.multiply.outer, shares).reshape(-1)
+    return reduce(np.multiply.outer, map(_share, kernel_axes(call))).reshape(-1)
 
 
-def _along_axis(
-    inputs: int | None,
-    outputs: int | None,
-    taps: int,
-    *,
-    stride: int,
-    dilation: int,
-    before: int,
-    transposed: bool,
-) -> Array:
-    if inputs is None or outputs is None:
-        return np.full(taps, 1 / stride if transposed else 1.0)
-    start, stop = (inputs, outputs) if transposed else (outputs, inputs)
-    reached = np.arange(start)[None] * stride + np.arange(taps)[:, None] * dilation - before
-    return np.asarray(((reached >= 0) & (reached < stop)).sum(axis=1) / outputs)
+def _share(axis: KernelAxis) -> Array:
+    if axis.inputs is None or axis.outputs is None:
+        return np.full(axis.taps, 1 / axis.stride if axis.transposed else 1.0)
+    _index, meets = axis.reads(np.arange(axis.outputs))
+    return np.asarray(meets.sum(axis=0) / axis.outputs)
