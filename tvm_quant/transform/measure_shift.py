@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,18 +20,19 @@ from tvm_quant.ir.rebuild import rebuild
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import Role, is_simulated, role_of
 from tvm_quant.statistics import outlier_magnitudes
+from tvm_quant.transform.calibration_samples import (
+    Batch,
+    Batches,
+    chosen_batches,
+    inverse_energy,
+)
 from tvm_quant.transform.layer_walk import LayerWalk, channel_means
 from tvm_quant.transform.quantizers import strip_quantizers
 
 Array = npt.NDArray[Any]
-Batches = Iterable[Mapping[str, Array]]
-#: Inputs and number of samples.
-Batch = tuple[Mapping[str, Array], int]
 
 #: Most that the samples may hold between two layers.
 MEMORY_BYTES = 256 * 2**20
-#: A sample counts at most this many times as much as the median one, however silent it is.
-MOST_WEIGHT = 16
 
 
 def measure_shifts(
@@ -51,9 +52,7 @@ def measure_shifts(
     Args:
         mod: annotated and calibrated.
         dataset: batches by input name; read once.
-        samples: how many samples to measure on, at most; batches are not split. They are evenly
-            spaced, since neighbours may be alike (a folder sorted by class), where the data set
-            knows its length.
+        samples: how many samples to measure on, at most; see `chosen_batches`.
         progress: show a bar.
 
     Returns:
@@ -65,7 +64,7 @@ def measure_shifts(
     layers = weighted_layers(main_function(mod))
     if not layers:
         return {}
-    batches = _chosen(dataset, samples, batched=is_batched(io_signature(mod)))
+    batches = chosen_batches(dataset, samples, batched=is_batched(io_signature(mod)))
     walk = LayerWalk(mod, layers)
     batches = _that_fit(batches, walk)
     wanted = _watch(strip_quantizers(mod), layers, batches)
@@ -133,11 +132,7 @@ class _Measured:
 
     def mean_difference(self, actual: Array, kept: Array) -> Array:
         """Mean of the means `actual` less these in each channel over the rows `kept`: (O,)."""
-        energy = self.energy[kept]
-        floor = np.median(energy) / MOST_WEIGHT
-        weights = self.weights[kept]
-        if 0 < floor < np.inf:
-            weights = weights / np.maximum(energy, floor)
+        weights = self.weights[kept] * inverse_energy(self.energy[kept])
         return np.asarray(np.average((actual - self.means)[kept], axis=0, weights=weights))
 
 
@@ -187,23 +182,6 @@ def _watch(mod: IRModule, layers: list[str], batches: list[Batch]) -> dict[str, 
             measured = next(results), next(results), next(results)
             parts[name].append(_Measured.of(*measured, samples))
     return {name: _Measured.join(measured) for name, measured in parts.items()}
-
-
-def _chosen(dataset: Batches, samples: int, *, batched: bool) -> list[Batch]:
-    """Batches of `samples` samples: evenly spaced, or the first where the length is unknown."""
-    batches: list[Batch] = []
-    step = 1
-    for index, batch in enumerate(dataset):
-        size = len(next(iter(batch.values()))) if batched else 1
-        if not index and isinstance(dataset, Sized):
-            step = max(len(dataset) * size // samples, 1)
-        if index % step:
-            continue
-        batches.append((batch, size))
-        samples -= size
-        if samples <= 0:
-            break
-    return batches
 
 
 def _that_fit(batches: list[Batch], walk: LayerWalk) -> list[Batch]:

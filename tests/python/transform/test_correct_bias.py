@@ -15,7 +15,13 @@ from tvm_quant.ir import io_signature, node_name, with_node_names
 from tvm_quant.op import Kind, QuantSpec, simulated_quantize
 from tvm_quant.report import layer_variables, sqnr_db
 from tvm_quant.statistics import Statistics, TensorStatistics
-from tvm_quant.transform import CorrectBias, MatchScales, layer_walk, measure_shift
+from tvm_quant.transform import (
+    CorrectBias,
+    MatchScales,
+    calibration_samples,
+    layer_walk,
+    measure_shift,
+)
 from tvm_quant.transform.measure_shift import measure_shifts
 from tvm_quant.transform.quantizers import strip_quantizers
 
@@ -295,7 +301,7 @@ def test_a_loud_sample_that_a_range_clips_does_not_spoil_the_others(in_numpy):
     def gain(weighed):
         with pytest.MonkeyPatch.context() as patch:
             if not weighed:
-                patch.setattr(measure_shift, "MOST_WEIGHT", 1e-9)  # the floor is above all
+                patch.setattr(calibration_samples, "MOST_WEIGHT", 1e-9)  # the floor is above all
             after = CorrectBias(FULL, None, [{"x": loud}])(mod)
         before, corrected = (sqnr_db(exact, evaluate(m, loud)[0][quiet]) for m in (mod, after))
         return corrected - before
