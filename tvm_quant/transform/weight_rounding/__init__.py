@@ -1,0 +1,18 @@
+"""Rounding weights by what they are multiplied with."""
+
+from tvm_quant.transform.weight_rounding.blocks import Blocks
+from tvm_quant.transform.weight_rounding.error_feedback import (
+    round_to_nearest,
+    round_with_feedback,
+)
+from tvm_quant.transform.weight_rounding.moments import Moments, gather_moments
+from tvm_quant.transform.weight_rounding.patches import Patches
+
+__all__ = [
+    "Blocks",
+    "Moments",
+    "Patches",
+    "gather_moments",
+    "round_to_nearest",
+    "round_with_feedback",
+]
