@@ -25,6 +25,13 @@ class BiasCorrection(str, Enum):
     FULL = "full"  # layer by layer, measured on calibration samples: compiles the network twice
 
 
+class WeightRounding(str, Enum):
+    """How weights are rounded to their grid."""
+
+    NEAREST = "nearest"  # each by itself
+    ERROR_FEEDBACK = "error_feedback"  # each makes up for the errors of those before it (GPTQ)
+
+
 class BadData(str, Enum):
     """What to do with a calibration batch that holds NaN or Inf."""
 
@@ -95,6 +102,8 @@ class QuantizeConfig:
     #: Samples that full bias correction measures on, >= 1; fewer where their tensors between two
     #: layers would fill more than 256 MiB.
     bias_samples: int = 64
+    #: See `WeightRounding`. Without a data set, weights are rounded to nearest.
+    weight_rounding: WeightRounding = WeightRounding.ERROR_FEEDBACK
     #: Fold per-channel activation scales into the next weights where branches differ in range.
     match_channel_scales: bool = True
     #: Cross-layer equalization of weights before calibration (Nagel et al., arXiv:1906.04721).

@@ -9,6 +9,7 @@ from tvm_quant.config import (
     BiasCorrection,
     LayerConfig,
     QuantizeConfig,
+    WeightRounding,
     ZeroData,
     matches,
 )
@@ -30,6 +31,7 @@ EVERYTHING = QuantizeConfig(
     requantize=RequantizeMode.SHIFT,
     bias_correction=BiasCorrection.FULL,
     bias_samples=7,
+    weight_rounding=WeightRounding.NEAREST,
     match_channel_scales=False,
     equalize=True,
     skip=("head.*", "relax.matmul"),

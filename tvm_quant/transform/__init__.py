@@ -11,6 +11,7 @@ from tvm_quant.transform.prepare import Prepare
 from tvm_quant.transform.profile import Profile
 from tvm_quant.transform.realize import Realize
 from tvm_quant.transform.round_bias import RoundBias
+from tvm_quant.transform.round_weights import RoundWeights
 from tvm_quant.transform.simulate import Simulate
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "Profile",
     "Realize",
     "RoundBias",
+    "RoundWeights",
     "Simulate",
 ]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_quant.ir import bindings, consumers, node_name, op_name
+from tvm_quant.ir import bindings, constant, consumers, node_name, op_name
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import Kind, is_simulated, kind_of
 from tvm_quant.op.simulated_quantize import calibrated
@@ -98,6 +98,17 @@ def set_scales(mod: IRModule, scales: Mapping[str, tuple[Array, Array]]) -> IRMo
     return _rewrite_main(mod, _Calibrator(mod, scales))
 
 
+def set_constants(mod: IRModule, values: Mapping[str, Array]) -> IRModule:
+    """Give quantizers of constants in `main` other constants.
+
+    Args:
+        values: {variable of the quantizer: array}; other quantizers stay as they are.
+    """
+    if not values:
+        return mod
+    return _rewrite_main(mod, _Refiller(mod, values))
+
+
 def strip_quantizers(mod: IRModule) -> IRModule:
     """The float network: every quantizer in `main` replaced by its operand."""
     return _rewrite_main(mod, _Stripper(mod))
@@ -120,6 +131,21 @@ class _Calibrator(PyExprMutator):
         scale = self.scales.get(str(binding.var.name))
         if scale is not None and is_simulated(binding.value):
             binding = relax.VarBinding(binding.var, calibrated(binding.value, *scale))
+        super().visit_var_binding_(binding)
+
+
+@mutator
+class _Refiller(PyExprMutator):
+    def __init__(self, mod: IRModule, values: Mapping[str, Array]):
+        super().__init__(mod)
+        self.values = values
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        value = self.values.get(str(binding.var.name))
+        if value is not None:
+            call = binding.value
+            operands = [constant(value), *call.args[1:]]
+            binding = relax.VarBinding(binding.var, relax.Call(call.op, operands, call.attrs))
         super().visit_var_binding_(binding)
 
 

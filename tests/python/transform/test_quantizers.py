@@ -3,13 +3,19 @@ import tvm
 from tvm import relax
 from tvm.relax import op as R
 
+from calibrated import value_of
 from plain_tvm import build, run_one
-from tvm_quant.ir import with_node_names
+from tvm_quant.ir import constant_value, with_node_names
 from tvm_quant.op import Kind, QuantSpec, simulated_quantize
 from tvm_quant.op.simulated_quantize import scale_of
 from tvm_quant.transform import Annotate
 from tvm_quant.transform.annotate import REASONS
-from tvm_quant.transform.quantizers import quantizers, set_scales, strip_quantizers
+from tvm_quant.transform.quantizers import (
+    quantizers,
+    set_constants,
+    set_scales,
+    strip_quantizers,
+)
 
 RNG = np.random.default_rng(0)
 KERNEL = relax.const(RNG.normal(size=(4, 3, 3, 3)).astype("float32"))
@@ -45,6 +51,15 @@ def test_set_scales_changes_the_named_quantizers_only():
     scale, zero_point = scale_of(first.call)
     assert (scale, zero_point) == (0.5, 3)
     assert all(len(other.call.args) == 1 for other in others)
+
+
+def test_set_constants_gives_a_quantizer_another_operand():
+    mod = Annotate()(network())
+    (weight,) = [q.name for q in quantizers(mod["main"]) if q.kind is Kind.WEIGHT]
+    zeros = np.zeros((4, 3, 3, 3), "float32")
+    changed = value_of(set_constants(mod, {weight: zeros}), weight)
+    np.testing.assert_array_equal(constant_value(changed.args[0]), zeros)
+    tvm.ir.assert_structural_equal(set_constants(mod, {}), mod)
 
 
 def test_strip_quantizers_undoes_annotate():

@@ -1,0 +1,160 @@
+"""RoundWeights: put each weight on its grid so that the layer's output stays right.
+
+Before    y = R.nn.conv2d(q, simulated_quantize(w, t)) + b
+After     y = R.nn.conv2d(q, simulated_quantize(w', t)) + b'    w' = codes * t
+
+Nearest codes err the least in the weights, which is not what counts: where inputs are alike, errors
+of opposite sign cancel. Codes are chosen one after the other, each making up for the errors so far
+(weight_rounding/error_feedback.py), by the covariance of what the float layer reads on calibration
+samples. The mean goes into the bias: b' = b - E[x] (w' - nearest(w)), so that the bias correction
+made for the nearest codes stays right.
+
+Weights that several calls read, and layers of a symbolic size, are rounded to nearest.
+
+Needs calibrated quantizers; comes after CorrectBias, which has to see the float weights.
+
+Source: Frantar et al., arXiv:2210.17323.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import IRModule, relax
+
+from tvm_quant.config import QuantizeConfig, WeightRounding
+from tvm_quant.dataset.check import is_batched
+from tvm_quant.ir import bindings, constant_value, consumers, io_signature
+from tvm_quant.ir.signature import main_function
+from tvm_quant.op import contraction_axes, is_calibrated, scale_of, spec_of
+from tvm_quant.transform.calibration_samples import Batches, chosen_batches
+from tvm_quant.transform.channel_vector import Array, scale_per_output
+from tvm_quant.transform.correct_bias import add_to_biases
+from tvm_quant.transform.measure_shift import weighted_layers
+from tvm_quant.transform.quantizers import set_constants, strip_quantizers
+from tvm_quant.transform.weight_rounding import (
+    Blocks,
+    Moments,
+    Patches,
+    gather_moments,
+    round_to_nearest,
+    round_with_feedback,
+)
+
+#: Calibration samples to run.
+SAMPLES = 64
+
+
+@tvm.transform.module_pass(opt_level=0, name="RoundWeights")
+class RoundWeights:
+    """Choose the codes of the weights of every quantized convolution and matmul.
+
+    Args:
+        config: `weight_rounding`.
+        dataset: calibration batches by input name; without, codes are the nearest.
+        progress: show a bar.
+    """
+
+    def __init__(
+        self,
+        config: QuantizeConfig | None = None,
+        dataset: Batches | None = None,
+        *,
+        progress: bool = False,
+    ):
+        self.config = config or QuantizeConfig()
+        self.dataset = dataset
+        self.progress = progress
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        """Run the pass."""
+        layers = {layer.name: layer for layer in _layers(main_function(mod))}
+        nearest = self.config.weight_rounding is WeightRounding.NEAREST
+        if nearest or self.dataset is None or not layers:
+            return mod
+        batches = chosen_batches(self.dataset, SAMPLES, batched=is_batched(io_signature(mod)))
+        moments = gather_moments(
+            strip_quantizers(mod),
+            {name: (layer.patches, layer.blocks) for name, layer in layers.items()},
+            [batch for batch, _size in batches],
+            progress=self.progress,
+        )
+        weights: dict[str, Array] = {}
+        changes: dict[str, Array] = {}
+        for name, layer in layers.items():
+            if moments[name].count:
+                weights[layer.weight], change = layer.rounded(moments.pop(name))
+                changes[name] = -change
+        return add_to_biases(set_constants(mod, weights), changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layer:
+    """A contraction whose weight it alone reads.
+
+    Attributes:
+        name, call: variable and value of the contraction.
+        weight: variable of the quantizer of its weight.
+        quantizer: the value of that.
+        patches, blocks: how to read its inputs and its weight.
+    """
+
+    name: str
+    call: relax.Call
+    weight: str
+    quantizer: relax.Call
+    patches: Patches
+    blocks: Blocks
+
+    def rounded(self, moments: Moments) -> tuple[Array, Array]:
+        """The weight on its grid, float32, and what its mean changes in the output, (O,)."""
+        value = constant_value(self.quantizer.args[0])
+        assert value is not None, "weighted_layers() found it"
+        scale, zero_point = scale_of(self.quantizer)
+        spec = spec_of(self.quantizer)
+        weight = self.blocks.of_weight(value)
+        grid = [self._by_block(a) for a in (scale, spec.qmin - zero_point, spec.qmax - zero_point)]
+        codes = np.empty_like(weight)
+        changes = np.empty_like(weight[:, 0], "float64")
+        for part in self.blocks.slices():
+            exact = weight[part].astype("float64")
+            step, low, high = (array[part] for array in grid)
+            found = round_with_feedback(exact, moments.covariance(part), step, low, high)
+            moved = (found - round_to_nearest(exact, step, low, high)) * step
+            changes[part] = (moved * moments.mean[part, :, None]).sum(axis=1)
+            codes[part] = found
+        return self.blocks.to_weight(codes) * scale, self.blocks.sum_parts(changes)
+
+    def _by_block(self, array: Array) -> Array:
+        """Something that each output channel of the weight has one of: float64, (B, 1, R)."""
+        by_output = scale_per_output(self.call, array.astype("float64"), self.blocks.shape)
+        vector = np.broadcast_to(by_output.reshape(-1), self.blocks.outputs)
+        return self.blocks.of_outputs(vector)
+
+
+def _layers(func: relax.Function) -> list[_Layer]:
+    values: dict[relax.Var, Any] = {binding.var: binding.value for binding in bindings(func)}
+    uses = consumers(func)
+    names = set(weighted_layers(func))
+    found = []
+    for var, call in values.items():
+        if str(var.name) not in names or len(uses[call.args[1]]) != 1:
+            continue
+        quantizer, patches = values[call.args[1]], Patches.of(call)
+        if patches is None or not is_calibrated(quantizer):
+            continue
+        shape = tuple(int(size) for size in quantizer.ty.shape)
+        found.append(
+            _Layer(
+                name=str(var.name),
+                call=call,
+                weight=str(call.args[1].name),
+                quantizer=quantizer,
+                patches=patches,
+                blocks=Blocks(shape, contraction_axes(call)),
+            )
+        )
+    return found
