@@ -109,6 +109,7 @@ def chapter_5(mod: tvm.IRModule, data: CheckedDataset, statistics: Statistics) -
         transform.MatchScales(statistics, config),
         transform.FitAccumulators(),
         transform.CorrectBias(config, statistics, data),
+        transform.RoundWeights(config, data),
         transform.RoundBias(),
     ]
     calibrated = tvm.transform.Sequential(passes)(mod)

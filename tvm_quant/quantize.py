@@ -29,6 +29,7 @@ from tvm_quant.transform import (
     Profile,
     Realize,
     RoundBias,
+    RoundWeights,
 )
 
 Params = Mapping[str, npt.NDArray[Any]]
@@ -56,8 +57,9 @@ def quantize(
         config: see `QuantizeConfig`.
         executor: runs calibration on its workers; the result has the same bits without.
         progress: show progress bars.
-        statistics: of an earlier run on the same network: calibrates without running it again. An
-            empty one is filled.
+        statistics: of an earlier run on the same network: calibrates without running all of the
+            data again. An empty one is filled. Weights are rounded to nearest where there are
+            statistics but no data set.
 
     Returns:
         A module of integer operators that `tvm_quant.compile` and plain `tvm.compile` accept.
@@ -112,6 +114,7 @@ def pipeline(
         *([MatchScales(statistics, config)] if has_data else []),
         FitAccumulators(config),
         CorrectBias(config, known, dataset, progress=progress),
+        RoundWeights(config, dataset, progress=progress),
         RoundBias(),
         *([] if config.simulate else [Realize(config.requantize or row.requantize)]),
     ]

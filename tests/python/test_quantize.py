@@ -97,7 +97,7 @@ def test_every_run_gives_the_same_bits(statistics):
     first = quantize(NETWORK, WEIGHTS, DATA, statistics=again)
     with ThreadPoolExecutor(2) as executor:
         threads = quantize(NETWORK, WEIGHTS, DATA, executor=executor)
-    reused = quantize(NETWORK, WEIGHTS, statistics=statistics)
+    reused = quantize(NETWORK, WEIGHTS, DATA, statistics=statistics)
     for other in (threads, reused):
         tvm.ir.assert_structural_equal(other, first)
     assert again.samples == statistics.samples == len(DATA)
@@ -109,6 +109,14 @@ def test_statistics_stand_in_for_a_run(statistics, monkeypatch):
 
     monkeypatch.setattr(Profile, "__init__", refuse)
     quantize(NETWORK, WEIGHTS, DATA, statistics=statistics)
+
+
+def test_weights_are_rounded_by_what_they_meet_in_the_data(statistics):
+    nearest = quantize(NETWORK, WEIGHTS, DATA, QuantizeConfig(weight_rounding="nearest"))
+    tvm.ir.assert_structural_equal(quantize(NETWORK, WEIGHTS, statistics=statistics), nearest)
+    found = quantize(NETWORK, WEIGHTS, DATA, statistics=statistics)
+    with pytest.raises(ValueError, match="StructuralEqual"):
+        tvm.ir.assert_structural_equal(found, nearest)
 
 
 def test_without_data_the_range_is_assumed(exact):
@@ -285,7 +293,7 @@ def test_tuples_of_results_and_several_inputs():
 
 
 def test_the_data_may_come_in_any_form(statistics):
-    expected = quantize(NETWORK, WEIGHTS, statistics=statistics)
+    expected = quantize(NETWORK, WEIGHTS, DATA, statistics=statistics)
     batches = np.split(DATA, 4)
     for data in ({"x": DATA}, [{"x": batch} for batch in batches], [(batch,) for batch in batches]):
         tvm.ir.assert_structural_equal(quantize(NETWORK, WEIGHTS, data), expected)

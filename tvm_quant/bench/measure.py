@@ -30,7 +30,7 @@ from tvm_quant.bench.metrics import agreement
 from tvm_quant.bench.places import Places
 from tvm_quant.bench.samples import Array, Samples
 from tvm_quant.bench.workloads import Workload
-from tvm_quant.config import BiasCorrection, QuantizeConfig
+from tvm_quant.config import BiasCorrection, QuantizeConfig, WeightRounding
 from tvm_quant.dataset import CheckedDataset, as_dataset
 from tvm_quant.ir import constant_value, io_signature
 from tvm_quant.quantize import quantize
@@ -48,6 +48,7 @@ AFTER_PROFILE = (
     "per_channel",
     "bias_correction",
     "bias_samples",
+    "weight_rounding",
     "match_channel_scales",
     "global_scale",
     "power_of_two_scales",
@@ -275,6 +276,7 @@ class Subject:
             config,
             activation_estimator="minmax",
             bias_correction=BiasCorrection.NONE,
+            weight_rounding=WeightRounding.NEAREST,
             simulate=True,
         )
         self.quantize(cheap)
