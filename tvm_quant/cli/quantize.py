@@ -60,7 +60,11 @@ def quantize_model(
         ),
     ] = None,
     stats: Annotated[
-        Path | None, typer.Option(help="Statistics of an earlier run, used instead of profiling.")
+        Path | None,
+        typer.Option(
+            help="Statistics of an earlier run, used instead of profiling. Without --data, weights "
+            "are rounded to nearest."
+        ),
     ] = None,
     save_stats: Annotated[
         Path | None, typer.Option(help="Keep the statistics in this file.")

@@ -57,7 +57,7 @@ def test_options_and_settings_override_the_config_file(everything):
 def test_statistics_are_kept_and_reused(invoke, small, everything, tmp_path):
     assert Statistics.load(everything.stats).samples == 24
     path = tmp_path / "a.tvmq"
-    options = ("--stats", everything.stats, *everything.options)
+    options = ("--stats", everything.stats, "--data", small.calibration, *everything.options)
     result = invoke("quantize", small.model, "-o", path, *options)
     assert result.exit_code == 0, result.output
     first, second = Artifact.load(everything.path), Artifact.load(path)
