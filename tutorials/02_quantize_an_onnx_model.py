@@ -76,8 +76,8 @@ def chapter_4(
     """Choose. Profiling is the slow part, and what it finds serves every estimator.
 
     `Statistics` holds histograms of all activations. Chapter 2 passed an empty one: `quantize`
-    filled; a filled one takes the place of the data. Its file (`save`, `load`) stays small however
-    many samples went in.
+    filled; a filled one takes the place of the data, but weights are then rounded to nearest. Its
+    file (`save`, `load`) stays small however many samples went in.
     """
     title("4. Try other settings: profile once, estimate many times")
     for config in (
