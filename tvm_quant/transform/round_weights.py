@@ -27,6 +27,7 @@ from tvm import IRModule, relax
 
 from tvm_quant.config import QuantizeConfig, WeightRounding
 from tvm_quant.dataset.check import is_batched
+from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import bindings, constant_value, consumers, io_signature
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import contraction_axes, is_calibrated, scale_of, spec_of
@@ -35,6 +36,7 @@ from tvm_quant.transform.channel_vector import Array, scale_per_output
 from tvm_quant.transform.correct_bias import add_to_biases
 from tvm_quant.transform.measure_shift import weighted_layers
 from tvm_quant.transform.quantizers import set_constants, strip_quantizers
+from tvm_quant.transform.weight_pairs import limit_pairs
 from tvm_quant.transform.weight_rounding import (
     Blocks,
     Moments,
@@ -53,7 +55,7 @@ class RoundWeights:
     """Choose the codes of the weights of every quantized convolution and matmul.
 
     Args:
-        config: `weight_rounding`.
+        config: `weight_rounding`; its hardware row may limit pairs of codes.
         dataset: calibration batches by input name; without, codes are the nearest.
         progress: show a bar.
     """
@@ -66,6 +68,7 @@ class RoundWeights:
         progress: bool = False,
     ):
         self.config = config or QuantizeConfig()
+        self.largest_pair = hardware_row(self.config.hardware).largest_pair
         self.dataset = dataset
         self.progress = progress
 
@@ -86,7 +89,7 @@ class RoundWeights:
         changes: dict[str, Array] = {}
         for name, layer in layers.items():
             if moments[name].count:
-                weights[layer.weight], change = layer.rounded(moments.pop(name))
+                weights[layer.weight], change = layer.rounded(moments.pop(name), self.largest_pair)
                 changes[name] = -change
         return add_to_biases(set_constants(mod, weights), changes)
 
@@ -109,24 +112,26 @@ class _Layer:
     patches: Patches
     blocks: Blocks
 
-    def rounded(self, moments: Moments) -> tuple[Array, Array]:
+    def rounded(self, moments: Moments, largest_pair: int | None) -> tuple[Array, Array]:
         """The weight on its grid, float32, and what its mean changes in the output, (O,)."""
         value = constant_value(self.quantizer.args[0])
         assert value is not None, "weighted_layers() found it"
         scale, zero_point = scale_of(self.quantizer)
         spec = spec_of(self.quantizer)
-        weight = self.blocks.of_weight(value)
         grid = [self._by_block(a) for a in (scale, spec.qmin - zero_point, spec.qmax - zero_point)]
-        codes = np.empty_like(weight)
-        changes = np.empty_like(weight[:, 0], "float64")
+        weight = self.blocks.of_weight(value.astype("float64"))
+        chosen, nearest = np.empty_like(weight), np.empty_like(weight)
         for part in self.blocks.slices():
-            exact = weight[part].astype("float64")
             step, low, high = (array[part] for array in grid)
-            found = round_with_feedback(exact, moments.covariance(part), step, low, high)
-            moved = (found - round_to_nearest(exact, step, low, high)) * step
-            changes[part] = (moved * moments.mean[part, :, None]).sum(axis=1)
-            codes[part] = found
-        return self.blocks.to_weight(codes) * scale, self.blocks.sum_parts(changes)
+            covariance = moments.covariance(part)
+            chosen[part] = round_with_feedback(weight[part], covariance, step, low, high)
+            nearest[part] = round_to_nearest(weight[part], step, low, high)
+        codes = self.blocks.to_weight(chosen)
+        if largest_pair is not None:
+            codes = limit_pairs(codes, contraction_axes(self.call), largest_pair)
+        moved = (self.blocks.of_weight(codes) - nearest) * grid[0]
+        changes = (moved * moments.mean[:, :, None]).sum(axis=1)
+        return codes.astype("float32") * scale, self.blocks.sum_parts(changes)
 
     def _by_block(self, array: Array) -> Array:
         """Something that each output channel of the weight has one of: float64, (B, 1, R)."""

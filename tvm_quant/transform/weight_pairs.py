@@ -6,6 +6,9 @@ codes of one sign fits as long as these are at most 128 together.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 
 from tvm_quant.op import ContractionAxes
@@ -25,22 +28,52 @@ def largest_pairs(weight: Array, axes: ContractionAxes) -> Array:
         weight: of a contraction.
         axes: of that contraction.
     """
-    channels = (axes.weight_output, axes.weight_input)
-    kernel = [size for axis, size in enumerate(weight.shape) if axis not in channels]
-    by_output = weight_by_output(weight, axes)
-    outputs, inputs, _ = by_output.shape
-    if axes.transposed or (inputs == 1 and axes.groups > 1):
-        return np.zeros(outputs)
-    pixels = np.moveaxis(by_output.reshape(outputs, inputs, *kernel), 1, -1)
-    largest = _largest(pixels)
-    if inputs % QUAD and kernel:
-        largest = np.maximum(largest, _largest(pixels.reshape(*pixels.shape[:-2], -1)))
+    values = np.append(weight.reshape(-1), 0)
+    largest = np.zeros(len(weight_by_output(weight, axes)))
+    for places in _pairs(weight.shape, axes):
+        pairs = values[places]
+        for sign in (1, -1):
+            sums = np.maximum(sign * pairs, 0).sum(axis=2)
+            largest = np.maximum(largest, sums.max(axis=1, initial=0.0))
     return largest
 
 
-def _largest(values: Array) -> Array:
-    """The same for neighbours 0 and 1, 2 and 3, ... on the last axis of (O, ...)."""
-    padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, values.shape[-1] % 2)])
-    pairs = padded.reshape(len(values), -1, 2)
-    sums = [np.maximum(sign * pairs, 0).sum(axis=2) for sign in (1, -1)]
-    return np.asarray(np.maximum(*sums).max(axis=1, initial=0.0))
+def limit_pairs(codes: Array, axes: ContractionAxes, limit: int) -> Array:
+    """The codes of a weight with the larger one of each pair so much smaller that the pair fits.
+
+    Args:
+        codes: of the weight of a contraction.
+        axes: of that contraction.
+        limit: see `HardwareConfig.largest_pair`.
+    """
+    flat = np.append(codes.reshape(-1), 0)
+    for places in _pairs(codes.shape, axes):
+        pairs = flat[places]
+        alike = pairs[..., 0] * pairs[..., 1] > 0
+        excess = np.where(alike, np.maximum(np.abs(pairs).sum(axis=2) - limit, 0), 0)
+        larger = np.abs(pairs).argmax(axis=2)[..., None]
+        smaller = np.take_along_axis(pairs, larger, 2)
+        smaller -= np.sign(smaller) * excess[..., None]
+        flat[np.take_along_axis(places, larger, 2)] = smaller
+    return flat[:-1].reshape(codes.shape)
+
+
+def _pairs(shape: tuple[int, ...], axes: ContractionAxes) -> Iterator[Array]:
+    """Ways to pair: (O, pairs, 2) places in the flat weight; a last place is that of no weight."""
+    channels = (axes.weight_output, axes.weight_input)
+    kernel = [size for axis, size in enumerate(shape) if axis not in channels]
+    place = weight_by_output(np.arange(math.prod(shape)).reshape(shape), axes)
+    outputs, inputs, _ = place.shape
+    if axes.transposed or (inputs == 1 and axes.groups > 1):
+        return
+    pixels = np.moveaxis(place.reshape(outputs, inputs, *kernel), 1, -1)
+    yield _neighbours(pixels, math.prod(shape))
+    if inputs % QUAD and kernel:
+        yield _neighbours(pixels.reshape(*pixels.shape[:-2], -1), math.prod(shape))
+
+
+def _neighbours(places: Array, nothing: int) -> Array:
+    """Neighbours 0 and 1, 2 and 3, ... on the last axis of (O, ...): (O, pairs, 2)."""
+    widths = [(0, 0)] * (places.ndim - 1) + [(0, places.shape[-1] % 2)]
+    padded = np.pad(places, widths, constant_values=nothing)
+    return padded.reshape(len(places), -1, 2)

@@ -22,7 +22,7 @@ from tvm_quant.op import (
     spec_of,
 )
 from tvm_quant.transform import Realize, RoundWeights
-from tvm_quant.transform.quantizers import set_constants, strip_quantizers
+from tvm_quant.transform.quantizers import set_constants, set_scales, strip_quantizers
 from tvm_quant.transform.weight_rounding import patches
 
 R, NN = relax.op, relax.op.nn
@@ -263,3 +263,23 @@ def assert_same_constants(one, other):
         for a, b in zip(*operands, strict=True):
             if constant_value(a) is not None:
                 np.testing.assert_array_equal(constant_value(a), constant_value(b))
+
+
+def test_codes_stay_within_the_pairs_of_the_hardware():
+    """64.4 is rounded up to make up for others that were rounded down."""
+    weight = np.full((4, 16, 1, 1), 64.4)
+    x = smooth(4, 16, 8, 8)
+    config = QuantizeConfig(hardware="x86_avx2")
+    mod, _ = calibrated(
+        build(lambda b, x: b.emit(NN.conv2d(x, const(weight)), "conv"), x=x.shape),
+        x,
+        config=config,
+    )
+    mod = set_scales(mod, {"conv_weight_q": (np.ones((4, 1, 1, 1), "float32"), np.int32(0))})
+    largest = []
+    for row in ("x86_vnni", "x86_avx2"):
+        rounded = RoundWeights(QuantizeConfig(hardware=row), [{"x": x}])(mod)
+        codes = constant_value(quantizer_values(rounded)["conv_weight_q"].args[0])
+        assert (codes == np.round(codes)).all()
+        largest.append(np.abs(codes.reshape(-1, 2)).sum(1).max())
+    assert largest[0] > 128 == largest[1]

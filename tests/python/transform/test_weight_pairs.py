@@ -13,7 +13,7 @@ from tvm_quant.config import QuantizeConfig
 from tvm_quant.ir import bindings, constant_value, op_name
 from tvm_quant.op import contraction_axes, scale_of
 from tvm_quant.transform import FitAccumulators, Realize
-from tvm_quant.transform.weight_pairs import largest_pairs
+from tvm_quant.transform.weight_pairs import largest_pairs, limit_pairs
 
 R, NN = relax.op, relax.op.nn
 AVX2 = next(isa for isa in ISAS if isa.name == "avx2")
@@ -75,6 +75,23 @@ def test_scales_are_raised_until_no_pair_is_larger():
     np.testing.assert_array_equal(
         scale_of(quantizer_values(default)["conv_weight_q"])[0].reshape(-1), before
     )
+
+
+def test_the_larger_code_of_a_pair_gives_way():
+    axes = axes_of(NN.conv2d(tensor(1, 8, 3, 3), tensor(1, 8, 1, 1)))
+    codes = np.float64([100, 30, -50, 100, -60, -90, 64, 64])
+    limited = limit_pairs(codes.reshape(1, 8, 1, 1), axes, 128)
+    assert limited.reshape(-1).tolist() == [98, 30, -50, 100, -60, -68, 64, 64]
+
+
+@given(st.sampled_from([1, 3, 4, 5, 8]), st.sampled_from([(1, 1), (3, 3), (2, 4)]))
+def test_limited_codes_have_no_larger_pair(inputs, kernel):
+    codes = np.random.default_rng(0).integers(-127, 128, (8, inputs, *kernel))
+    axes = axes_of(NN.conv2d(tensor(1, inputs, 5, 5), tensor(*codes.shape)))
+    limited = limit_pairs(codes, axes, 128)
+    assert largest_pairs(limited, axes).max() <= 128
+    np.testing.assert_array_equal(limit_pairs(limited, axes, 128), limited)
+    assert (np.abs(limited) <= np.abs(codes)).all()
 
 
 @st.composite
