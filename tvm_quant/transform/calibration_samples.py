@@ -37,19 +37,30 @@ def chosen_batches(dataset: Batches, samples: int, *, batched: bool) -> list[Bat
     return batches
 
 
-def inverse_energy(energy: Array) -> Array:
+def energy_floor(energy: Array) -> float:
+    """Energy below which a sample counts no more than at it; 0 where half are silent.
+
+    Args:
+        energy: mean square of each sample, (S,); those that are not finite are left out.
+    """
+    finite = energy[np.isfinite(energy)]
+    return float(np.median(finite)) / MOST_WEIGHT if finite.size else 0.0
+
+
+def inverse_energy(energy: Array, floor: float) -> Array:
     """Weights of samples by which an error counts beside the signal, whatever the loudness.
 
     Args:
         energy: mean square of each sample, finite, (S,).
+        floor: see `energy_floor`.
 
     Returns:
-        1 / energy up to `MOST_WEIGHT` times that of the median; ones where half are silent.
+        1 / energy, or 1 / floor where that is less; ones where there is no floor.
 
-    >>> inverse_energy(np.array([1.0, 2.0, 4.0, 0.0])).tolist()
+    >>> energy = np.array([1.0, 2.0, 4.0, 0.0])
+    >>> inverse_energy(energy, energy_floor(energy)).tolist()
     [1.0, 0.5, 0.25, 10.666666666666666]
     """
-    floor = np.median(energy) / MOST_WEIGHT
     if 0 < floor < np.inf:
         return np.asarray(1 / np.maximum(energy, floor))
     return np.ones(len(energy))

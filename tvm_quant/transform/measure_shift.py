@@ -24,6 +24,7 @@ from tvm_quant.transform.calibration_samples import (
     Batch,
     Batches,
     chosen_batches,
+    energy_floor,
     inverse_energy,
 )
 from tvm_quant.transform.layer_walk import LayerWalk, channel_means
@@ -132,7 +133,8 @@ class _Measured:
 
     def mean_difference(self, actual: Array, kept: Array) -> Array:
         """Mean of the means `actual` less these in each channel over the rows `kept`: (O,)."""
-        weights = self.weights[kept] * inverse_energy(self.energy[kept])
+        energy = self.energy[kept]
+        weights = self.weights[kept] * inverse_energy(energy, energy_floor(energy))
         return np.asarray(np.average((actual - self.means)[kept], axis=0, weights=weights))
 
 

@@ -48,7 +48,7 @@ class Worker:
         if not hasattr(self._machines, "main"):
             self._machines.main = relax.VirtualMachine(self._executable, tvm.cpu())["main"]
         tensors = [tvm.runtime.tensor(np.asarray(inputs[name], order="C")) for name in self._names]
-        return [result.numpy() for result in self._machines.main(*tensors)]
+        return [np.from_dlpack(result) for result in self._machines.main(*tensors)]
 
     def _open(self, executable: Any, names: list[str]) -> None:
         self._executable, self._names = executable, names

@@ -13,7 +13,7 @@ from tvm import IRModule, relax
 
 from tvm_quant.backend import Runner
 from tvm_quant.ir.rebuild import rebuild
-from tvm_quant.transform.calibration_samples import inverse_energy
+from tvm_quant.transform.calibration_samples import energy_floor, inverse_energy
 from tvm_quant.transform.weight_rounding.blocks import Blocks
 from tvm_quant.transform.weight_rounding.patches import Patches
 
@@ -21,6 +21,10 @@ Array = npt.NDArray[Any]
 
 #: Part of the squares that a variance, their difference to the square of the mean, may miss.
 ROUNDING = 1e-12
+#: Patches that are added to the sums at once, at least.
+TOGETHER = 128
+#: Batches that tell what is silent, at most.
+PILOT = 8
 
 
 class Moments:
@@ -34,19 +38,36 @@ class Moments:
         self.blocks = blocks
         self.count = 0
         self._weight = 0.0
-        self._sum: Array | float = 0.0
-        self._square: Array | float = 0.0
+        self._sum = np.zeros(())
+        self._square = np.zeros(())
+        self._waiting: list[tuple[Array, Array]] = []
 
     def add(self, patches: Array, weights: Array) -> None:
         """Take in patches, (samples, input channels, taps, positions), of weights (samples,)."""
         samples, channels, taps, positions = patches.shape
         together = patches.transpose(1, 2, 0, 3).reshape(channels, taps, samples * positions)
-        roots = np.sqrt(np.repeat(weights, positions))
-        scaled = self.blocks.of_patches(together) * roots
+        roots = np.sqrt(np.repeat(weights, positions)).astype("float32")
+        self._waiting.append((self.blocks.of_patches(together) * roots, roots))
         self.count += len(roots)
-        self._weight += float(weights.sum()) * positions
-        self._sum += scaled @ roots
-        self._square += scaled @ scaled.swapaxes(1, 2)
+        if sum(len(waiting) for _, waiting in self._waiting) >= TOGETHER:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        """Add what waits: the sums are larger than a sample and cost more to move."""
+        if not self._waiting:
+            return
+        joined = (np.concatenate(part, axis=-1) for part in zip(*self._waiting, strict=True))
+        scaled, roots = (part.astype("float64") for part in joined)
+        self._waiting.clear()
+        self._weight += float(np.square(roots).sum())
+        self._sum = self._sum + scaled @ roots
+        square = scaled @ scaled.swapaxes(1, 2)
+        self._square = np.add(self._square, square, out=self._square if self._square.ndim else None)
+
+    def finished(self) -> Moments:
+        """These moments, once all patches are taken in."""
+        self._sum_up()
+        return self
 
     @property
     def mean(self) -> Array:
@@ -55,7 +76,6 @@ class Moments:
 
     def covariance(self, part: slice) -> Array:
         """Between the inputs of each of some blocks: float64, (blocks, K, K)."""
-        assert isinstance(self._square, np.ndarray), "there are samples"
         mean, square = self.mean[part], self._square[part] / self._weight
         unsure = ROUNDING * np.einsum("bkk->b", square)[:, None, None] * np.eye(square.shape[1])
         return np.asarray(square - mean[:, :, None] * mean[:, None, :] + unsure)
@@ -72,7 +92,7 @@ def gather_moments(
 
     Samples count by the inverse energy of what a layer reads of them (see `inverse_energy`), so
     that the error counts beside the signal and none speaks for the others. One with NaN or Inf does
-    not count. The network runs twice: first for the energies.
+    not count. A few samples run twice: first, for what is silent.
 
     Args:
         mod: the network.
@@ -84,29 +104,28 @@ def gather_moments(
         {variable of the contraction: moments}.
     """
     runner = Runner(_with_patches(mod, layers))
-    energies = [runner.run(batch)[len(layers) :] for batch in batches]
-    weights = [_weights(column) for column in zip(*energies, strict=True)]
+    floors = _floors(runner, batches, len(layers))
     moments = {name: Moments(blocks) for name, (_patches, blocks) in layers.items()}
     console = Console(stderr=True)
-    bar = track(batches, "Weight rounding", disable=not progress, console=console, transient=True)
-    for index, batch in enumerate(bar):
-        taken = runner.run(batch)[: len(layers)]
-        for layer, (name, (patches, _blocks)) in enumerate(layers.items()):
-            weight = weights[layer][index]
-            used = weight > 0
-            samples = taken[layer].compress(used, axis=patches.rows)
-            moments[name].add(patches.arranged(samples), weight[used])
-    return moments
+    for batch in track(
+        batches, "Weight rounding", disable=not progress, console=console, transient=True
+    ):
+        results = runner.run(batch)
+        parts = zip(results[: len(layers)], results[len(layers) :], floors, strict=True)
+        for (name, (patches, _)), (taken, energy, floor) in zip(layers.items(), parts, strict=True):
+            used = np.isfinite(energy)
+            if used.any():
+                weights = inverse_energy(energy[used].astype("float64"), floor)
+                kept = taken.compress(used, axis=patches.rows)
+                moments[name].add(patches.arranged(kept), weights)
+    return {name: found.finished() for name, found in moments.items()}
 
 
-def _weights(energies: Sequence[Array]) -> list[Array]:
-    """Weight of each sample of each batch; 0 where it does not count."""
-    joined = np.concatenate(energies).astype("float64")
-    finite = np.isfinite(joined)
-    weights = np.zeros(len(joined))
-    if finite.any():
-        weights[finite] = inverse_energy(joined[finite])
-    return np.split(weights, np.cumsum([len(part) for part in energies])[:-1])
+def _floors(runner: Runner, batches: Sequence[Mapping[str, Array]], layers: int) -> list[float]:
+    """`energy_floor` of each layer, by some batches."""
+    some = batches[:: -(-len(batches) // PILOT)]
+    energies = [runner.run(batch)[layers:] for batch in some]
+    return [energy_floor(np.concatenate(column)) for column in zip(*energies, strict=True)]
 
 
 def _with_patches(mod: IRModule, layers: Mapping[str, tuple[Patches, Blocks]]) -> IRModule:
