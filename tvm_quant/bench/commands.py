@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tvm_quant.bench.accuracy import accuracy, table
 from tvm_quant.bench.agreement import agreement
+from tvm_quant.bench.builds import builds
 from tvm_quant.bench.memory import memory
 from tvm_quant.bench.peers import peers
 from tvm_quant.bench.speed import speed
@@ -15,6 +16,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "accuracy": accuracy,
     "table": table,
     "agreement": agreement,
+    "builds": builds,
     "memory": memory,
     "workers": workers,
     "peers": peers,

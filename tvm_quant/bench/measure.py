@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tvm
@@ -138,6 +138,13 @@ class Result:
         return dataclasses.asdict(self)
 
 
+class Runs(Protocol):
+    """Something that runs a network on batches, as `Runner` does."""
+
+    def run(self, inputs: Mapping[str, Array], /) -> list[Array]:
+        """Its outputs."""
+
+
 class Subject:
     """A network under measurement: its float side is computed once and kept.
 
@@ -197,7 +204,7 @@ class Subject:
         """Each output for all evaluation samples, along axis 0."""
         return self.outputs(self.float_runner)
 
-    def outputs(self, runner: Runner) -> list[Array]:
+    def outputs(self, runner: Runs) -> list[Array]:
         """Each output of a module for all evaluation samples, along axis 0."""
         runs = [runner.run(batch) for batch in self.evaluation.batches(self.batch)]
         return [

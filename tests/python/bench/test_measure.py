@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tvm_quant.bench.agreement import compare as compare_with_simulation
+from tvm_quant.bench.builds import compare as compare_builds
 from tvm_quant.bench.measure import constant_bytes
 from tvm_quant.bench.memory import measure, peak_bytes
 from tvm_quant.bench.peers import PEERS
@@ -35,6 +36,13 @@ def test_integers_agree_with_simulation_layer_by_layer(subject):
     assert result.difference_db < 0.1
     assert len(result.layers) >= 2
     assert sum(layer.elements for layer in result.layers) >= 4 * 3 * 6 * 6
+
+
+def test_two_builds_give_the_same_bits(subject):
+    result = compare_builds(subject, "default")
+    assert (result.different, result.samples) == (0, 10)
+    assert result.score == result.plain_score
+    assert result.elements >= 10
 
 
 def test_threads_find_the_same_scales_as_one_worker(subject):
