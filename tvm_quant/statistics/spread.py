@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tvm_quant.statistics.thinning import thinned
+
 Array = npt.NDArray[Any]
 
 SHIFT = 20
@@ -146,7 +148,7 @@ class SpreadCollector:
             view: float32, (N, before, C, after).
             energy: sum of the squares of each sample, (N,).
         """
-        counted = _thinned(view)
+        counted = thinned(view, PIXELS)
         largest = np.abs(counted).max(initial=0.0)
         if not largest:
             return
@@ -177,17 +179,6 @@ class SpreadCollector:
         grown = key + 1 - self._start - bins
         if grown > 0:
             self._weights = np.pad(self._weights, ((0, 0), (0, 0), (0, grown)))
-
-
-def _thinned(view: Array) -> Array:
-    """At most `PIXELS` values of each channel of each sample, at an odd stride."""
-    before, after = view.shape[1], view.shape[3]
-    rows = view[:, :: _stride(before, max(PIXELS // after, 1))]
-    return rows[:, :, :, :: _stride(after, max(PIXELS // rows.shape[1], 1))]
-
-
-def _stride(length: int, wanted: int) -> int:
-    return -(-length // wanted) | 1 if length > wanted else 1
 
 
 def _keys(magnitudes: Array) -> Array:

@@ -11,8 +11,13 @@ import numpy.typing as npt
 from tvm_quant.errors import CalibrationError
 from tvm_quant.statistics.channels import ChannelCollector, ChannelStatistics
 from tvm_quant.statistics.histogram import FloatHistogram, HistogramCounter
+from tvm_quant.statistics.thinning import thinned
 
 Array = npt.NDArray[Any]
+
+
+VALUES = 1 << 14  # of a sample that are counted, at most
+LEAST_PIXELS = 32  # of a channel of a sample that are counted whatever the number of channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +42,11 @@ class TensorStatistics:
     `merge` is exact and associative but for the channel sums, which are rounded in float64.
     Memory: a few hundred kB for the histogram, and 8 bytes a sample.
 
+    Extremes are those of all values. Of samples of more than 16384 values, the histogram and the
+    moments of channels count evenly spaced pixels, at least 32 of a channel.
+
     Attributes:
-        histogram: of all values.
+        histogram: of the counted values.
         sample_min, sample_max: smallest and largest value of each sample, float32, (S,), in order.
         channels: per channel, where the channel axis is known and of fixed length.
     """
@@ -63,7 +71,7 @@ class TensorStatistics:
 
     @property
     def count(self) -> int:
-        """Number of values."""
+        """Number of counted values."""
         return self.histogram.total
 
     @property
@@ -181,7 +189,7 @@ class TensorCollector:
         """Add a batch whose extremes are known to be finite."""
         self._low.append(batch.low)
         self._high.append(batch.high)
-        self._counter.add(batch.data)
+        self._counter.add(batch.counted)
         self._add_channels(batch)
 
     def statistics(self) -> TensorStatistics:
@@ -215,11 +223,12 @@ class BatchExtremes:
         data: float32, the batch.
         axis: of its channels, or None.
         low, high: extremes of each sample, float32, (S,). NaN and Inf show up here.
+        counted: the values that are counted, (N, before, C, after).
     """
 
     def __init__(self, data: Array, view: Array, axis: int | None, samples: int):
         self.data, self.axis, self.samples = data, axis, samples
-        self._view = view
+        self.counted = thinned(view, max(VALUES // max(view.shape[2], 1), LEAST_PIXELS))
         # One axis at a time is faster than both at once.
         self._low = view.min(axis=3, initial=np.inf).min(axis=1, initial=np.inf)
         self._high = view.max(axis=3, initial=-np.inf).max(axis=1, initial=-np.inf)
@@ -241,7 +250,7 @@ class BatchExtremes:
 
     def add_to(self, channels: ChannelCollector) -> None:
         """Add the batch to the statistics of its channels."""
-        channels.add(self._view, self._low, self._high, samples=self.samples)
+        channels.add(self.counted, self._low, self._high, samples=self.samples)
 
 
 def interpolate_counts(edges: Array, cumulative: Array, at: Array) -> Array:

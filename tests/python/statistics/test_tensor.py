@@ -76,11 +76,30 @@ def test_dense_bins_hold_all_nonzero_values(seed, bins):
 
 
 def test_dense_bins_agree_with_numpy_within_the_width_of_a_bin():
-    data = normal(0, (200_000,))
-    dense = TensorStatistics.of(data).dense(200)
+    data = normal(0, (20, 10_000))
+    dense = TensorStatistics.of(data, samples=20).dense(200)
     counts, edges = np.histogram(data.astype(np.float64), bins=200)
     assert_allclose(dense.edges, edges)
     assert np.abs(dense.counts - counts).max() < 0.02 * counts.max()
+
+
+def test_of_large_samples_some_pixels_are_counted_and_all_extremes():
+    data = normal(0, (3, 40, 64, 64))
+    data[1, 7, 33, 34] = 1e4  # not counted
+    stats = TensorStatistics.of(data, samples=3, axis=1)
+    pixels = data.reshape(3, 40, 4096)[:, :, ::11]  # at most 16384 / 40, at an odd stride
+    assert stats.count == pixels.size
+    assert stats.maximum == 1e4 == stats.channels.maximum[7]
+    assert stats.minimum == data.min()
+    counted = TensorStatistics.of(pixels, samples=3, axis=1)
+    assert_allclose(stats.channels.mean, counted.channels.mean)
+    assert_array_equal(stats.histogram.bins()[1], counted.histogram.bins()[1])
+
+
+def test_many_channels_keep_some_pixels_each():
+    data = normal(0, (1, 2048, 7, 7))
+    stats = TensorStatistics.of(data, axis=1)
+    assert stats.count == 2048 * 17  # every third of 49
 
 
 @pytest.mark.parametrize("values", [(0, 5), (-5, 0), (-5, 5), (5, 5), (-3, -3), (3, 5), (-5, -3)])
