@@ -52,10 +52,12 @@ def schedule_block(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
 def schedule_injective(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
     """Vectorizes the last loop where whole vectors fit, otherwise leaves that to LLVM."""
     loops = list(sch.get_loops(block))
-    work = iteration_count(sch, block)
-    if is_elementwise(sch, block) and work is not None:
+    elements, bits = iteration_count(sch, block), element_bits(sch, block)
+    if is_elementwise(sch, block) and elements is not None:
         loops = [sch.fuse(*loops)]
-    lanes = isa.vector_bits // element_bits(sch, block)
+    # What counts are the bytes that are moved.
+    work = None if elements is None else elements * bits // 32
+    lanes = isa.vector_bits // bits
     factor = vector_factor(loop_extent(sch, loops[-1]), lanes)
     if factor > 1:
         *outer, last = loops
