@@ -16,7 +16,7 @@ from tvm_quant.statistics.thinning import thinned
 Array = npt.NDArray[Any]
 
 
-VALUES = 1 << 14  # of a sample that are counted, at most
+VALUES = 1 << 16  # of a sample that are counted, at most
 LEAST_PIXELS = 32  # of a channel of a sample that are counted whatever the number of channels
 
 
@@ -42,7 +42,7 @@ class TensorStatistics:
     `merge` is exact and associative but for the channel sums, which are rounded in float64.
     Memory: a few hundred kB for the histogram, and 8 bytes a sample.
 
-    Extremes are those of all values. Of samples of more than 16384 values, the histogram and the
+    Extremes are those of all values. Of samples of more than 65536 values, the histogram and the
     moments of channels count evenly spaced pixels, at least 32 of a channel.
 
     Attributes:
