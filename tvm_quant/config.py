@@ -73,7 +73,7 @@ class QuantizeConfig:
     """
 
     #: Hardware row (see `tvm_quant.hardware.HARDWARE`): decides grids, accumulator and requantize
-    #: mode.
+    #: mode. `tvm-quant doctor` names the one with which this machine is fastest.
     hardware: str = "x86_vnni"
     #: Bits of graph inputs, 2 to 16.
     nbit_input: int = 8

@@ -10,6 +10,8 @@ import typer
 
 from tvm_quant.artifact import Artifact
 from tvm_quant.backend import compile as compile_module
+from tvm_quant.backend import resolve_target
+from tvm_quant.backend.cpu import isa_of
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import stderr, stdout
 from tvm_quant.errors import ArtifactError
@@ -38,10 +40,22 @@ def compile_artifact(
             executable.export_library(str(built))
             built.replace(output)
     stdout().print(f"wrote {output} ({output.stat().st_size / 1000:.0f} kB)")
+    row = _hardware_for(target)
+    if row not in (None, loaded.config.hardware):
+        stdout().print(
+            f"quantized for {loaded.config.hardware}; for this target there is "
+            f"tvm-quant quantize --hardware {row}"
+        )
     stdout().print(
         f"load it with tvm.relax.VirtualMachine(tvm.runtime.load_module('{output}'), tvm.cpu())",
         style="dim",
     )
+
+
+def _hardware_for(target: str) -> str | None:
+    """The hardware row for a CPU; None for other targets."""
+    resolved = resolve_target(target)
+    return isa_of(resolved).hardware if resolved.kind.name == "llvm" else None
 
 
 def _check_folder(output: Path) -> None:

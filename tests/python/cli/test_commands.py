@@ -186,6 +186,15 @@ def test_compile_writes_a_library_that_the_runtime_loads(invoke, artifact, small
     np.testing.assert_allclose(scores, small.scores, atol=0.05)
 
 
+@pytest.mark.parametrize(("cpu", "told"), [("haswell", True), ("cascadelake", False)])
+def test_compile_names_the_hardware_row_of_the_target(invoke, artifact, tmp_path, cpu, told):
+    target = {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": cpu}
+    result = invoke("compile", artifact, "-o", tmp_path / "m.so", "--target", json.dumps(target))
+    assert result.exit_code == 0, result.output
+    hint = "quantized for x86_vnni; for this target there is tvm-quant quantize --hardware x86_avx2"
+    assert (hint in result.stdout) == told
+
+
 def test_compile_can_measure_its_kernels(invoke, artifact, tmp_path, monkeypatch):
     monkeypatch.setenv("TVM_QUANT_CACHE", str(tmp_path))
     result = invoke("compile", artifact, "-o", tmp_path / "m.so", "--tune")
