@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT, TABLE
 from tvm_quant.bench.measure import Result, Scale, Subject
-from tvm_quant.bench.report import results_sheet, stdout, write_json, write_markdown
+from tvm_quant.bench.report import results_sheet, save, stdout
 
 
 def accuracy(
@@ -58,7 +58,4 @@ def _run(
 
 def _save(results: Sequence[Result], json: options.Json, markdown: options.Markdown) -> None:
     """Keep what is known so far: a long run may be cut short."""
-    if json is not None:
-        write_json(json, [result.to_dict() for result in results])
-    if markdown is not None:
-        write_markdown(markdown, results_sheet(results))
+    save([result.to_dict() for result in results], json, markdown, results_sheet(results))

@@ -20,7 +20,7 @@ from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.layers import LayerSteps, compare_layers
 from tvm_quant.bench.measure import Scale, Subject
-from tvm_quant.bench.report import Sheet, number, stdout, write_json, write_markdown
+from tvm_quant.bench.report import Sheet, number, publish
 from tvm_quant.bench.samples import Array
 from tvm_quant.hardware import hardware_row
 from tvm_quant.report import sqnr_db
@@ -93,12 +93,8 @@ def agreement(
     """Compare realized integers with simulation: layer by layer, and the whole network."""
     scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=0)
     results = options.for_each(only, scale, lambda s: [compare(s, config, layer_samples)])
-    sheet = _sheet(results)
-    stdout().print(sheet.rich())
-    if json is not None:
-        write_json(json, [_plain(result) for result in results])
-    if markdown is not None:
-        write_markdown(markdown, sheet)
+    records = [_plain(result) for result in results]
+    publish(_sheet(results), records, json, markdown)
 
 
 def compare(subject: Subject, name: str, layer_samples: int) -> Agreement:

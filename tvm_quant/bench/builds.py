@@ -20,7 +20,7 @@ from tvm_quant.backend import Runner, host_target
 from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.measure import Scale, Subject
-from tvm_quant.bench.report import Sheet, number, stdout, write_json, write_markdown
+from tvm_quant.bench.report import Sheet, number, publish
 from tvm_quant.bench.samples import Array
 from tvm_quant.ir import io_signature
 
@@ -57,12 +57,8 @@ def builds(
     """Compare each int8 network with TVM's own build of it: accuracy, and every single output."""
     scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=0)
     results = options.for_each(only, scale, lambda s: [compare(s, config)])
-    sheet = _sheet(results)
-    stdout().print(sheet.rich())
-    if json is not None:
-        write_json(json, [dataclasses.asdict(result) for result in results])
-    if markdown is not None:
-        write_markdown(markdown, sheet)
+    records = [dataclasses.asdict(result) for result in results]
+    publish(_sheet(results), records, json, markdown)
 
 
 def compare(subject: Subject, name: str) -> Builds:

@@ -17,7 +17,7 @@ from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.measure import Scale, Subject
 from tvm_quant.bench.places import Places, UnavailableError
 from tvm_quant.bench.processes import fresh_processes
-from tvm_quant.bench.report import Sheet, number, stdout, write_json, write_markdown
+from tvm_quant.bench.report import Sheet, number, publish
 from tvm_quant.bench.workloads import WORKLOADS
 
 
@@ -52,12 +52,8 @@ def memory(
     """Compare peak memory of few and many calibration samples, each in a process of its own."""
     scale = Scale(calibration=many, latency_rounds=0)
     pairs = options.for_each(only or ["resnet20"], scale, lambda s: [_pair(s, config, few, many)])
-    sheet = _sheet(pairs)
-    stdout().print(sheet.rich())
-    if json is not None:
-        write_json(json, [dataclasses.asdict(peak) for pair in pairs for peak in pair])
-    if markdown is not None:
-        write_markdown(markdown, sheet)
+    records = [dataclasses.asdict(peak) for pair in pairs for peak in pair]
+    publish(_sheet(pairs), records, json, markdown)
 
 
 def measure(name: str, config: str, samples: int) -> Peak:

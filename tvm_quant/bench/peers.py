@@ -20,7 +20,7 @@ from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.measure import Latency, Result, Scale, Subject
 from tvm_quant.bench.places import UnavailableError
-from tvm_quant.bench.report import results_sheet, stderr, stdout, write_json, write_markdown
+from tvm_quant.bench.report import publish, results_sheet, stderr
 from tvm_quant.bench.samples import Array, Samples
 
 Feed = Mapping[str, Array]
@@ -245,12 +245,8 @@ def peers(
         return results
 
     results = options.for_each(only, scale, measure)
-    sheet = results_sheet(results)
-    stdout().print(sheet.rich())
-    if json is not None:
-        write_json(json, [result.to_dict() for result in results])
-    if markdown is not None:
-        write_markdown(markdown, sheet)
+    records = [result.to_dict() for result in results]
+    publish(results_sheet(results), records, json, markdown)
 
 
 def _tried(peer: Peer, subject: Subject) -> list[Result]:

@@ -106,6 +106,24 @@ def latency(value: Latency | None) -> str:
     return "" if value is None else f"{value.median:.2f} ({value.p10:.2f}-{value.p90:.2f})"
 
 
+def publish(
+    sheet: Sheet, results: Sequence[Mapping[str, Any]], json: Path | None, markdown: Path | None
+) -> None:
+    """Print a table, and `save` it."""
+    stdout().print(sheet.rich())
+    save(results, json, markdown, sheet)
+
+
+def save(
+    results: Sequence[Mapping[str, Any]], json: Path | None, markdown: Path | None, *sheets: Sheet
+) -> None:
+    """Write results to the files of --json and --markdown, where these are given."""
+    if json is not None:
+        write_json(json, results)
+    if markdown is not None:
+        write_markdown(markdown, *sheets)
+
+
 def write_json(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
     """Write results with the versions and the machine that made them."""
     record = {"environment": environment(), "results": list(results)}

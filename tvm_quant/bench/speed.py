@@ -27,7 +27,7 @@ from tvm_quant.bench.peak import peak_gops
 from tvm_quant.bench.places import Places
 from tvm_quant.bench.plot import draw_speed
 from tvm_quant.bench.processes import fresh_processes
-from tvm_quant.bench.report import stderr, stdout, write_json, write_markdown
+from tvm_quant.bench.report import save, stderr, stdout
 from tvm_quant.bench.samples import Array, Column, InMemory, Samples
 from tvm_quant.bench.speed_report import REFERENCE, Speed, layer_sheets, ratios, speed_sheet
 from tvm_quant.bench.systems import MODULE, SYSTEMS, System
@@ -74,10 +74,8 @@ def _save(
     results: Sequence[Speed], json: Path | None, markdown: Path | None, plot: Path | None
 ) -> None:
     """Keep what is known so far: a long run may be cut short."""
-    if json is not None:
-        write_json(json, [result.to_dict() for result in results])
-    if markdown is not None:
-        write_markdown(markdown, speed_sheet(results), *layer_sheets(results))
+    records = [result.to_dict() for result in results]
+    save(records, json, markdown, speed_sheet(results), *layer_sheets(results))
     shares = ratios(results)
     if plot is not None and shares:
         draw_speed(plot, shares)

@@ -17,7 +17,7 @@ from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.measure import Scale, Subject
 from tvm_quant.bench.processes import fresh_processes
-from tvm_quant.bench.report import Sheet, number, stdout, write_json, write_markdown
+from tvm_quant.bench.report import Sheet, number, publish
 from tvm_quant.ir import bindings
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import is_calibrated, is_simulated, scale_of
@@ -64,12 +64,8 @@ def workers(
     runs = [("none", 1)]
     runs += [(name, int(n)) for name in ("threads", "processes") for n in counts.split(",")]
     results = options.for_each(only or ["resnet20"], scale, lambda s: compare(s, config, runs))
-    sheet = _sheet(results)
-    stdout().print(sheet.rich())
-    if json is not None:
-        write_json(json, [dataclasses.asdict(result) for result in results])
-    if markdown is not None:
-        write_markdown(markdown, sheet)
+    records = [dataclasses.asdict(result) for result in results]
+    publish(_sheet(results), records, json, markdown)
 
 
 def compare(subject: Subject, name: str, runs: list[tuple[str, int]]) -> list[Calibrated]:
