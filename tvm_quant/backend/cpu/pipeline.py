@@ -15,7 +15,7 @@ from tvm_quant.backend.cpu.lower import LowerContractions
 from tvm_quant.backend.cpu.plan_memory import PlanMemory
 from tvm_quant.backend.cpu.round import RoundInRegisters
 from tvm_quant.backend.cpu.schedule import ApplySchedules
-from tvm_quant.backend.cpu.tune import TuneContractions
+from tvm_quant.backend.cpu.tune import TuneContractions, Tuner
 
 
 def cpu_pipeline(target: Target, *, tune: bool = False) -> tvm.transform.Pass:
@@ -40,7 +40,7 @@ def cpu_pipeline(target: Target, *, tune: bool = False) -> tvm.transform.Pass:
         *generic.legalize_passes(target),
         relax.transform.DeadCodeElimination(),
         # Loops
-        *([TuneContractions(isa, target)] if tune else []),
+        *([TuneContractions(Tuner(isa, target))] if tune else []),
         ApplySchedules(isa),
         # Memory and calls
         *generic.dataflow_lower_passes(target),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +59,9 @@ class TileCache:
         known = self._tiles.get(kernel)
         return None if known is None else Tile(rows=known[0], vectors=known[1])
 
-    def add(self, tiles: Mapping[str, Tile]) -> None:
-        """Remember tiles; what other processes added meanwhile stays."""
-        self._tiles |= {kernel: [tile.rows, tile.vectors] for kernel, tile in tiles.items()}
+    def add(self, kernel: str, tile: Tile) -> None:
+        """Remember a tile; what other processes added meanwhile stays."""
+        self._tiles[kernel] = [tile.rows, tile.vectors]
         everything = self._read()
         everything[self._machine] = everything.get(self._machine, {}) | self._tiles
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,17 +91,15 @@ class TuneContractions:
     A symbolic batch is measured with one sample.
 
     Args:
-        isa: of the target.
-        target: of this machine.
+        tuner: finds it.
     """
 
-    def __init__(self, isa: Isa, target: Target):
-        self.isa = isa
-        self.target = target
+    def __init__(self, tuner: Tuner):
+        self.tuner = tuner
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Run the pass."""
-        tuner, mod = Tuner(self.isa, self.target), mod.clone()
+        mod = mod.clone()
         kernels = {
             gvar: func
             for gvar, func in mod.functions_items()
@@ -116,7 +113,7 @@ class TuneContractions:
             transient=True,
             disable=not console.is_terminal,
         ):
-            schedule = tuner.schedule(func)
+            schedule = self.tuner.schedule(func)
             if schedule is not None:
                 mod.update_func(gvar, schedule.mod["main"].with_attr(SCHEDULED, True))
         return mod
@@ -143,8 +140,8 @@ class Tuner:
         kernel = _key(func)
         best = self.cache.get(kernel)
         if best not in tiles:
-            best = self.fastest(func, tiles)
-            self.cache.add({kernel: best})
+            best = self.fastest(func, tiles) if len(tiles) > 1 else tiles[0]
+            self.cache.add(kernel, best)
         return schedule_contraction(func, self.isa, best)
 
     def fastest(self, func: tirx.PrimFunc, tiles: list[Tile]) -> Tile:

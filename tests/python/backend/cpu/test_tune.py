@@ -67,8 +67,8 @@ def test_without_tuning_no_file_is_written(folder):
 
 def test_tiles_that_others_measured_meanwhile_stay():
     mine, theirs = TileCache(), TileCache()
-    theirs.add({"a": Tile(rows=1, vectors=2)})
-    mine.add({"b": Tile(rows=3, vectors=4)})
+    theirs.add("a", Tile(rows=1, vectors=2))
+    mine.add("b", Tile(rows=3, vectors=4))
     again = TileCache()
     assert again.get("a") == Tile(rows=1, vectors=2)
     assert again.get("b") == Tile(rows=3, vectors=4)
