@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tvm_quant.backend.cpu.pack import pair_sums
 from tvm_quant.op import ContractionAxes
 from tvm_quant.transform.channel_vector import Array, weight_by_output
 
@@ -31,10 +32,7 @@ def largest_pairs(weight: Array, axes: ContractionAxes) -> Array:
     values = np.append(weight.reshape(-1), 0)
     largest = np.zeros(len(weight_by_output(weight, axes)))
     for places in _pairs(weight.shape, axes):
-        pairs = values[places]
-        for sign in (1, -1):
-            sums = np.maximum(sign * pairs, 0).sum(axis=2)
-            largest = np.maximum(largest, sums.max(axis=1, initial=0.0))
+        largest = np.maximum(largest, pair_sums(values[places]).max(axis=1, initial=0.0))
     return largest
 
 
@@ -49,8 +47,7 @@ def limit_pairs(codes: Array, axes: ContractionAxes, limit: int) -> Array:
     flat = np.append(codes.reshape(-1), 0)
     for places in _pairs(codes.shape, axes):
         pairs = flat[places]
-        alike = pairs[..., 0] * pairs[..., 1] > 0
-        excess = np.where(alike, np.maximum(np.abs(pairs).sum(axis=2) - limit, 0), 0)
+        excess = np.maximum(pair_sums(pairs) - limit, 0)
         larger = np.abs(pairs).argmax(axis=2)[..., None]
         smaller = np.take_along_axis(pairs, larger, 2)
         smaller -= np.sign(smaller) * excess[..., None]

@@ -32,7 +32,7 @@ from tvm_quant.backend.cpu.contraction import (
     per_channel_taps,
     pointwise_window,
 )
-from tvm_quant.backend.cpu.isa import Dot, Isa
+from tvm_quant.backend.cpu.isa import LARGEST_PAIR, Dot, Isa
 from tvm_quant.backend.cpu.pack import largest_pair, pack_dense, pack_taps
 from tvm_quant.backend.cpu.tile import choose_tile, window_rows
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
@@ -250,9 +250,9 @@ class _Lowering(PyExprMutator):
         along_row = groups == 1 and _fits_row(data, window, dot)
         if depth == 1 and not along_row:
             return None
-        read = _along_row(weight, window, dot.size)[0] if along_row else weight
-        if largest_pair(read) > dot.largest_pair:
-            dot = self.isa.dot(str(data.ty.dtype))
+        if dot.largest_pair < LARGEST_PAIR:
+            read = _along_row(weight, window, dot.size)[0] if along_row else weight
+            dot = self.isa.dot(str(data.ty.dtype), pair=largest_pair(read))
         if dot is None or groups == 1 or depth % dot.size == 0:
             return dot
         # The groups of the data would need gaps between them.

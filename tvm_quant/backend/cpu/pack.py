@@ -22,9 +22,17 @@ def largest_pair(weight: Array) -> int:
     wide = weight.astype(np.int32)
     if wide.shape[-1] % 2:
         wide = np.pad(wide, [(0, 0)] * (wide.ndim - 1) + [(0, 1)])
-    pairs = wide.reshape(-1, 2)
-    sums = [np.maximum(sign * pairs, 0).sum(1).max(initial=0) for sign in (1, -1)]
-    return int(max(sums))
+    return int(pair_sums(wide.reshape(-1, 2)).max(initial=0))
+
+
+def pair_sums(pairs: Array) -> Array:
+    """Sum of the magnitudes of those of one sign, the larger of both: (..., 2) to (...).
+
+    >>> pair_sums(np.array([[3, 4], [3, -4], [-3, -4]])).tolist()
+    [7, 4, 7]
+    """
+    positive, negative = (np.maximum(sign * pairs, 0).sum(axis=-1) for sign in (1, -1))
+    return np.asarray(np.maximum(positive, negative))
 
 
 def pack_dense(weight: Array, *, lanes: int, group: int = 1) -> Array:
