@@ -32,6 +32,15 @@ class WeightRounding(str, Enum):
     ERROR_FEEDBACK = "error_feedback"  # each makes up for the errors of those before it (GPTQ)
 
 
+class MergeRule(str, Enum):
+    """How much the branches below a fork give up for a common quantizer."""
+
+    NEVER = "never"  # every branch keeps its own
+    SAME = "same"  # only branches that accept the same grids share one
+    REQUANTIZE = "requantize"  # a grid above from which every branch takes or requantizes its own
+    COMMON = "common"  # a grid that all branches accept, and no branch keeps its own
+
+
 class BadData(str, Enum):
     """What to do with a calibration batch that holds NaN or Inf."""
 
@@ -81,6 +90,8 @@ class QuantizeConfig:
     nbit_activation: int = 8
     #: Bits of weights, 2 to 8.
     nbit_weight: int = 8
+    #: See `MergeRule`.
+    merge_branches: MergeRule = MergeRule.COMMON
     #: Range estimator of activations (see `tvm_quant.estimator.ESTIMATORS`).
     activation_estimator: str = "robust"
     #: Scale estimator of weights.

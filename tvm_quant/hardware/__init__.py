@@ -1,7 +1,8 @@
 """Hardware rows. A new target is one file and one entry in `HARDWARE`."""
 
 from tvm_quant.errors import ConfigError
-from tvm_quant.hardware.config import HardwareConfig, OperandSpecs
+from tvm_quant.hardware.config import HardwareConfig, OperandGrids
+from tvm_quant.hardware.grid import Grid, grids
 from tvm_quant.hardware.signed import ARM_DOT, CUDA_DP4A, GENERIC, VTA
 from tvm_quant.hardware.x86 import X86_AVX2, X86_VNNI
 
@@ -21,4 +22,4 @@ def hardware_row(name: str) -> HardwareConfig:
     return HARDWARE[name]
 
 
-__all__ = ["HARDWARE", "HardwareConfig", "OperandSpecs", "hardware_row"]
+__all__ = ["HARDWARE", "Grid", "HardwareConfig", "OperandGrids", "grids", "hardware_row"]

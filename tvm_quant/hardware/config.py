@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tvm_quant.errors import ConfigError
-from tvm_quant.op import OP_SPECS, QuantSpec, RequantizeMode, Role
+from tvm_quant.hardware.grid import Grid
+from tvm_quant.op import OP_SPECS, RequantizeMode, Role
+
+DEPTHWISE = ":depthwise"  # after the name of a convolution: one with a kernel per channel
 
 
 @dataclass(frozen=True, kw_only=True)
-class OperandSpecs:
+class OperandGrids:
     """The grids that the operands of an operator may have, best first.
 
     Attributes:
@@ -19,13 +22,13 @@ class OperandSpecs:
         weight: grids of a constant operand.
     """
 
-    data: tuple[QuantSpec, ...]
-    other: tuple[QuantSpec, ...]
-    weight: tuple[QuantSpec, ...]
+    data: tuple[Grid, ...]
+    other: tuple[Grid, ...]
+    weight: tuple[Grid, ...]
 
     def __post_init__(self) -> None:
         if not (self.data and self.other and self.weight):
-            raise ConfigError("OperandSpecs: each operand needs at least one grid.")
+            raise ConfigError("OperandGrids: each operand needs at least one grid.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +39,10 @@ class HardwareConfig:
         name: key in `HARDWARE`.
         source: where the facts come from.
         roles: operand grids per role of operator.
-        ops: operand grids per operator, before its role's.
+        ops: operand grids per operator, before its role's; "relax.nn.conv2d:depthwise" is a
+            convolution with a kernel per channel.
         float_ops: operators that this hardware has no integer form for.
-        unified: operators whose operands must share one grid.
+        unified: operators whose operands must share one grid and one scale.
         accumulator_bits: width of the sums of products.
         requantize: how accumulators are scaled.
         power_of_two_scales: whether only powers of two are possible.
@@ -48,8 +52,8 @@ class HardwareConfig:
 
     name: str
     source: str
-    roles: Mapping[Role, OperandSpecs]
-    ops: Mapping[str, OperandSpecs] = field(default_factory=dict)
+    roles: Mapping[Role, OperandGrids]
+    ops: Mapping[str, OperandGrids] = field(default_factory=dict)
     float_ops: frozenset[str] = frozenset()
     unified: frozenset[str] = frozenset({"relax.concat"})
     accumulator_bits: int = 32
@@ -58,15 +62,16 @@ class HardwareConfig:
     largest_pair: int | None = None
 
     def __post_init__(self) -> None:
-        named = {*self.ops, *self.float_ops, *self.unified}
+        named = {*(op.removesuffix(DEPTHWISE) for op in self.ops), *self.float_ops, *self.unified}
         unknown = sorted(named - set(OP_SPECS))
         if unknown:
             raise ConfigError(f"Hardware row '{self.name}' names unknown operator(s) {unknown}.")
 
-    def operands(self, op: str) -> OperandSpecs | None:
+    def operands(self, op: str, *, depthwise: bool = False) -> OperandGrids | None:
         """The grids that operator `op` accepts; None if it only runs in float."""
         if op in self.float_ops:
             return None
-        if op in self.ops:
-            return self.ops[op]
+        for key in ([op + DEPTHWISE] if depthwise else []) + [op]:
+            if key in self.ops:
+                return self.ops[key]
         return self.roles.get(OP_SPECS[op].role)

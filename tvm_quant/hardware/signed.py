@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from tvm_quant.hardware.config import HardwareConfig, OperandSpecs
-from tvm_quant.op import QuantSpec, RequantizeMode, Role
+from tvm_quant.hardware.config import HardwareConfig, OperandGrids
+from tvm_quant.hardware.grid import grids
+from tvm_quant.op import RequantizeMode, Role
 
-S8 = QuantSpec(bits=8, signed=True, narrow=True, symmetric=True)
-S8_AFFINE = QuantSpec(bits=8, signed=True, symmetric=False)
+S8 = grids("8SNsn")
+S8_AFFINE = grids("8ANs")
+S8_WEIGHT = grids("8SCsn 8SNsn")
 
-_AFFINE = OperandSpecs(data=(S8_AFFINE,), other=(S8_AFFINE,), weight=(S8,))
-_SYMMETRIC = OperandSpecs(data=(S8,), other=(S8,), weight=(S8,))
+_AFFINE = OperandGrids(data=S8_AFFINE, other=S8_AFFINE, weight=S8_WEIGHT)
+_SYMMETRIC = OperandGrids(data=S8, other=S8, weight=S8_WEIGHT)
 
 AFFINE = dict.fromkeys(Role, _AFFINE) | {
-    Role.CONTRACTION: OperandSpecs(data=(S8_AFFINE,), other=(S8,), weight=(S8,))
+    Role.CONTRACTION: OperandGrids(data=S8_AFFINE, other=S8, weight=S8_WEIGHT)
 }
 SYMMETRIC = dict.fromkeys(Role, _SYMMETRIC)
 

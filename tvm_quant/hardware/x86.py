@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from tvm_quant.hardware.config import HardwareConfig, OperandSpecs
-from tvm_quant.op import QuantSpec, Role
+from tvm_quant.hardware.config import HardwareConfig, OperandGrids
+from tvm_quant.hardware.grid import grids
+from tvm_quant.op import Role
 
-U8 = QuantSpec(bits=8, signed=False, symmetric=False)
-S8 = QuantSpec(bits=8, signed=True, narrow=True, symmetric=True)
+U8 = grids("8ANu")
+S8 = grids("8SNsn")
+S8_WEIGHT = grids("8SCsn 8SNsn")
 
-_OPERANDS = OperandSpecs(data=(U8,), other=(U8,), weight=(S8,))
-_PRODUCTS = OperandSpecs(data=(U8,), other=(S8,), weight=(S8,))
+_OPERANDS = OperandGrids(data=U8, other=U8, weight=S8_WEIGHT)
+_PRODUCTS = OperandGrids(data=U8, other=S8, weight=S8_WEIGHT)
 
 ROLES = dict.fromkeys(Role, _OPERANDS) | {Role.CONTRACTION: _PRODUCTS}
 

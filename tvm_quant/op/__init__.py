@@ -1,6 +1,7 @@
 """The operators that tvm_quant adds to Relax, each with its NumPy reference."""
 
-from tvm_quant.op.contraction import ContractionAxes, contraction_axes
+from tvm_quant.op.contraction import ContractionAxes, contraction_axes, is_depthwise
+from tvm_quant.op.known_range import known_range
 from tvm_quant.op.requantize import RequantizeMode, is_requantize, requantize, requantize_numpy
 from tvm_quant.op.simulated_quantize import (
     NO_GROUP,
@@ -39,9 +40,11 @@ __all__ = [
     "contraction_axes",
     "group_of",
     "is_calibrated",
+    "is_depthwise",
     "is_requantize",
     "is_simulated",
     "kind_of",
+    "known_range",
     "op_function",
     "quantize_numpy",
     "requantize",

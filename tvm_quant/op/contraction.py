@@ -59,6 +59,21 @@ def contraction_axes(call: relax.Call) -> ContractionAxes:
     )
 
 
+def is_depthwise(call: relax.Call) -> bool:
+    """Whether a call is a convolution with a kernel of its own for each input channel.
+
+    >>> x = relax.Var("x", relax.TensorType((1, 4, 8, 8), "float32"))
+    >>> w = relax.Var("w", relax.TensorType((8, 1, 3, 3), "float32"))
+    >>> is_depthwise(relax.BlockBuilder().normalize(relax.op.nn.conv2d(x, w, groups=4)))
+    True
+    """
+    if not str(op_name(call)).startswith("relax.nn.conv") or int(call.attrs.groups) == 1:
+        return False
+    groups = int(call.attrs.groups)
+    channels = tensor_shape(call.args[0])
+    return channels is not None and channels[contraction_axes(call).data] == groups
+
+
 def _matmul_axes(call: relax.Call) -> ContractionAxes:
     ranks = [len(tensor_shape(operand) or ()) for operand in call.args]
     rank = max(ranks)

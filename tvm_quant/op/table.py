@@ -51,12 +51,15 @@ class OpSpec:
         limit: why the attributes or shapes of a call leave it without an integer form, in words for
             the user; None if they do not. A nearest resize moves integers, a linear one computes
             new values.
+        keeps_channels: for a role that moves values, whether channels of the operand are channels
+            of the result.
     """
 
     name: str
     role: Role
     function: Callable[..., Array] | None = None
     limit: Callable[[relax.Call], str | None] = field(default=lambda _call: None)
+    keeps_channels: bool = False
 
 
 def spec_for(expr: relax.Expr) -> OpSpec | None:
@@ -129,9 +132,10 @@ _ALL = [
         flip=None,
         tile=None,
         repeat=None,
-        nn__max_pool1d=None,
-        nn__max_pool2d=None,
-        nn__max_pool3d=None,
+    ),
+    *(
+        OpSpec(name=f"relax.nn.max_pool{rank}d", role=Role.MOVE, keeps_channels=True)
+        for rank in (1, 2, 3)
     ),
     *_limited(Role.MOVE, image__resize2d=limit_of_resize, nn__pad=limit_of_pad),
     *_rows(

@@ -58,12 +58,18 @@ def same_shape(left: relax.Expr, right: relax.Expr) -> bool:
     return str(left.ty.shape) == str(right.ty.shape)
 
 
+def _bound(func: relax.Function) -> list[relax.Var]:
+    """Everything that a function binds, in order."""
+    return [binding.var for block in func.body.blocks for binding in block.bindings]
+
+
 class Network:
     """Calls of a function by variable, and who uses each variable."""
 
     def __init__(self, func: relax.Function):
         self.uses = consumers(func)
         self.params = set(func.params)
+        self.values = [*func.params, *_bound(func)]
         self.nodes: dict[relax.Var, Node] = {
             binding.var: Node(
                 var=binding.var,

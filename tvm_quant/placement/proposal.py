@@ -1,8 +1,8 @@
 """The two results of placement: a proposal (what is possible) and a setup (what is chosen).
 
-A *place* is an input port: operand `port` of the call bound to variable `consumer`. A proposal
-lists for each place the grids that the hardware accepts, best first, the places that must share one
-grid, and the reason for each call that stays in float. `choose` picks one grid per place.
+A proposal lists for each place the grids that are possible there, best first, the places that must
+share one grid and one scale, the places whose widths belong together, and the reason for each call
+that stays in float. `choose` picks one grid per place and drops quantizers without effect.
 """
 
 from __future__ import annotations
@@ -10,38 +10,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tvm_quant.config import LayerConfig, QuantizeConfig, matches
-from tvm_quant.errors import ConfigError
-from tvm_quant.op import NO_GROUP, Kind, QuantSpec
+from tvm import relax
+
+from tvm_quant.config import QuantizeConfig
+from tvm_quant.hardware import Grid, HardwareConfig
+from tvm_quant.op import NO_GROUP, Kind, QuantSpec, Role, contraction_axes, known_range
+from tvm_quant.placement.extract import RESULT, extract
+from tvm_quant.placement.flow import MOVING, Flow
+from tvm_quant.placement.graph import Graph, Place
+from tvm_quant.placement.network import Network, Node
+from tvm_quant.placement.settle import (
+    first_choice,
+    holding_codes,
+    unified_of,
+    without_redundant,
+)
+from tvm_quant.placement.solve import Solution, solve
+from tvm_quant.placement.support import Support
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """An input port: operand `port` (tuples flattened) of the call bound to `consumer`."""
-
-    consumer: str
-    port: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A place that wants a quantizer.
+class Tensor:
+    """What a place quantizes.
 
     Attributes:
-        source: variable that the port reads; None for a constant.
-        kind: role of the tensor.
-        specs: accepted grids, best first.
-        axis: channel axis of a weight; None for everything else.
+        kind: its role.
+        axis: its channel axis, for one scale per channel; None if it has none.
         groups: see `QuantSpec.groups`.
-        names: node and operator of the consumer, for patterns.
+        negative: whether it may hold negative values.
     """
 
-    source: str | None
     kind: Kind
-    specs: tuple[QuantSpec, ...]
     axis: int | None = None
     groups: int = 1
-    names: tuple[str, str] = ("", "")
+    negative: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +51,15 @@ class Proposal:
     """Everything that may be quantized, and why the rest may not.
 
     Attributes:
-        candidates: per place, the grids to choose from.
-        unified: sets of places that must share one grid and one scale.
+        graph: the calls of the function as placement sees them, by variable name.
+        solution: places, grids and groups.
+        tensors: what each place of the solution quantizes.
         reasons: per variable of a call that stays in float, why.
     """
 
-    candidates: Mapping[Place, Candidate]
-    unified: tuple[frozenset[Place], ...] = ()
+    graph: Graph
+    solution: Solution
+    tensors: Mapping[Place, Tensor]
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -76,59 +80,131 @@ class Setup:
     reasons: Mapping[str, str]
 
 
-def choose(proposal: Proposal, config: QuantizeConfig) -> Setup:
-    """Take the first grid of every place, with the widths that `config` asks for.
+def propose(func: relax.Function, hardware: HardwareConfig, config: QuantizeConfig) -> Proposal:
+    """Find the places for quantizers in a prepared function.
 
-    Places that share a grid get the widest that one of them asks for.
+    Args:
+        func: `main` of a prepared module.
+        hardware: the row that says which grids each operator accepts.
+        config: which nodes to leave out, widths, and what happens at forks.
 
     Raises:
-        ConfigError: an override selects no layer.
+        ConfigError: a pattern or index in `config` selects nothing.
     """
-    _check_overrides(proposal, config)
-    specs = {place: _configure(found, config) for place, found in proposal.candidates.items()}
-    groups = dict.fromkeys(specs, NO_GROUP)
-    for index, places in enumerate(proposal.unified):
-        bits = max(specs[place].bits for place in places)
-        specs |= {place: replace(specs[place], bits=bits) for place in places}
-        groups |= dict.fromkeys(places, index)
-    quantizers = {
-        place: Quantizer(spec=specs[place], kind=candidate.kind, group=groups[place])
-        for place, candidate in proposal.candidates.items()
-    }
-    return Setup(quantizers=quantizers, reasons=proposal.reasons)
+    network = Network(func)
+    flow = Flow(network, Support(network, hardware, config))
+    graph = extract(network, flow, hardware, config)
+    solution = solve(graph, config.merge_branches)
+    reasons = {str(var.name): flow.reasons[var] for var in network.nodes if var in flow.reasons}
+    return Proposal(
+        graph=graph,
+        solution=solution,
+        tensors=_tensors(func, network, graph, solution),
+        reasons=_with_blocked(reasons, graph, solution, network),
+    )
 
 
-def layer_config(config: QuantizeConfig, *names: str) -> LayerConfig:
-    """The overrides that apply to a node of these names, merged; later patterns win."""
-    merged = LayerConfig()
-    for pattern, layer in config.overrides.items():
-        if matches(pattern, *names):
-            given = {name: value for name, value in vars(layer).items() if value is not None}
-            merged = replace(merged, **given)
-    return merged
+def choose(proposal: Proposal, config: QuantizeConfig) -> Setup:
+    """Take the first grid of every place, and leave out quantizers that would change nothing.
 
-
-def _configure(candidate: Candidate, config: QuantizeConfig) -> QuantSpec:
-    layer = layer_config(config, *candidate.names)
-    spec = candidate.specs[0]
-    if candidate.kind is Kind.WEIGHT:
-        per_channel = config.per_channel if layer.per_channel is None else layer.per_channel
-        bits = layer.nbit_weight or config.nbit_weight
-        axis, groups = (candidate.axis, candidate.groups) if per_channel else (None, 1)
-        return replace(spec, bits=bits, axis=axis, groups=groups)
-    wide = config.nbit_input if candidate.kind is Kind.INPUT else config.nbit_activation
-    spec = replace(spec, bits=layer.nbit_activation or wide)
-    if config.symmetric_activations is None or spec.symmetric == config.symmetric_activations:
-        return spec
-    symmetric = config.symmetric_activations
-    return replace(spec, signed=symmetric or spec.signed, narrow=symmetric, symmetric=symmetric)
-
-
-def _check_overrides(proposal: Proposal, config: QuantizeConfig) -> None:
-    names = sorted({candidate.names for candidate in proposal.candidates.values()})
-    for pattern in config.overrides:
-        if not any(matches(pattern, *pair) for pair in names):
-            raise ConfigError(
-                f"overrides: pattern '{pattern}' matches no quantized layer; "
-                f"layers are {[node for node, _op in names][:20]}."
+    Graph inputs get the width that `config` asks for; places that share a scale the widest of
+    theirs.
+    """
+    solution, tensors = proposal.solution, proposal.tensors
+    chosen = first_choice(solution)
+    for place, grid in list(chosen.items()):
+        if tensors[place].kind is Kind.INPUT and grid.bits == config.nbit_activation:
+            chosen[place] = replace(grid, bits=config.nbit_input)
+    for group in solution.unified:
+        bits = max(chosen[place].bits for place in group)
+        chosen |= {place: replace(chosen[place], bits=bits) for place in group}
+    unified = unified_of(solution, chosen)
+    final = without_redundant(proposal.graph, chosen, unified)
+    number = {place: index for index, group in enumerate(unified) for place in group}
+    return Setup(
+        quantizers={
+            place: Quantizer(
+                spec=_spec(grid, tensors[place]),
+                kind=tensors[place].kind,
+                group=number.get(place, NO_GROUP),
             )
+            for place, grid in final.items()
+        },
+        reasons=proposal.reasons,
+    )
+
+
+def _spec(grid: Grid, tensor: Tensor) -> QuantSpec:
+    """A free sign follows the data: signed where negative values are possible."""
+    if grid.per_channel and tensor.axis is None:
+        grid = replace(grid, per_channel=False)
+    signed = tensor.negative and grid.symmetric
+    return grid.spec(signed=signed, axis=tensor.axis, groups=tensor.groups)
+
+
+def _tensors(
+    func: relax.Function, network: Network, graph: Graph, solution: Solution
+) -> dict[Place, Tensor]:
+    variables = {str(var.name): var for var in network.values}
+
+    def tensor(place: Place) -> Tensor:
+        source = place.op if place.is_output else graph.port(place).source
+        if source is None:
+            return _weight(network.nodes[variables[place.op]], place.port)
+        var = variables[source]
+        free = any(grid.signed is None for grid in solution.points[place].grids)
+        sinks = [network.nodes[variables[sink]] for sink in sorted(solution.points[place].sinks)]
+        return Tensor(
+            kind=Kind.INPUT if var in network.params else Kind.ACTIVATION,
+            axis=next((_channel_axis(sink) for sink in sinks), None),
+            negative=known_range(func, var)[0] < 0 if free else True,
+        )
+
+    return {place: tensor(place) for place in solution.points}
+
+
+def _weight(node: Node, port: int) -> Tensor:
+    axes = contraction_axes(node.call)
+    return Tensor(
+        kind=Kind.WEIGHT,
+        axis=axes.weight_output if port == 1 else None,
+        groups=axes.weight_blocks if port == 1 else 1,
+    )
+
+
+def _channel_axis(node: Node) -> int | None:
+    """The channel axis of what a call reads."""
+    if node.role is Role.CONTRACTION:
+        return contraction_axes(node.call).data
+    layout = str(getattr(node.call.attrs, "layout", "NC"))
+    return layout.index("C")
+
+
+def _with_blocked(
+    reasons: Mapping[str, str], graph: Graph, solution: Solution, network: Network
+) -> dict[str, str]:
+    """The reasons for float, in order of execution, with those that propagation found."""
+    chosen = first_choice(solution)
+    moving = holding_codes(graph, chosen, unified_of(solution, chosen))
+    found = {}
+    for var, node in network.nodes.items():
+        name = str(var.name)
+        if name in reasons:
+            found[name] = reasons[name]
+        elif node.role in MOVING and name not in moving:
+            found[name] = _why_blocked(name, graph, solution, network)
+    return found
+
+
+def _why_blocked(name: str, graph: Graph, solution: Solution, network: Network) -> str:
+    if name not in solution.blocked:
+        return "its quantizer stays below it"
+    reader = solution.blocked[name]
+    if reader is None:
+        return "what reads it accepts no common grid"
+    if reader == RESULT:
+        return "the network returns it"
+    user = next(node for var, node in network.nodes.items() if str(var.name) == reader)
+    if any(port.fixed and port.grids for port in graph.ops[reader].ports):
+        return f"'{user.names[0]}' has a quantizer of its own"
+    return f"'{user.names[0]}' reads it in float"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tvm_quant.config import QuantizeConfig, matches
 from tvm_quant.errors import ConfigError
-from tvm_quant.hardware import HardwareConfig
+from tvm_quant.hardware import HardwareConfig, OperandGrids
 from tvm_quant.ir import constant_value, tensor_shape
-from tvm_quant.op import Role, why_no_integers
+from tvm_quant.op import Role, is_depthwise, why_no_integers
 from tvm_quant.placement.network import Network, Node, same_shape
 
 
@@ -26,9 +26,13 @@ class Support:
         """The reason, or None if the call can run on integers."""
         if node.role is None:
             return "no integer form of this operator"
-        if self.hardware.operands(node.names[1]) is None:
+        if self.operands(node) is None:
             return f"hardware row '{self.hardware.name}' has no integer form of this operator"
         return self._why_dtype(node) or self._why_config(node) or self._why_role(node)
+
+    def operands(self, node: Node) -> OperandGrids | None:
+        """The grids that the hardware accepts for the operands of a call, or None."""
+        return self.hardware.operands(node.names[1], depthwise=is_depthwise(node.call))
 
     def _why_dtype(self, node: Node) -> str | None:
         if tensor_shape(node.var) is None:

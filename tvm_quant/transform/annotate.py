@@ -112,7 +112,8 @@ class _Annotator(PyExprMutator):
         for operand in call.args:
             fields = operand.fields if isinstance(operand, relax.Tuple) else [operand]
             new = [
-                self._wrap(f, Place(consumer=consumer, port=port + i)) for i, f in enumerate(fields)
+                self._wrap(operand, Place(consumer, port + index))
+                for index, operand in enumerate(fields)
             ]
             args.append(relax.Tuple(new) if isinstance(operand, relax.Tuple) else new[0])
             port += len(fields)
@@ -121,9 +122,15 @@ class _Annotator(PyExprMutator):
         return relax.Call(call.op, args, call.attrs, call.ty_args)
 
     def _wrap(self, operand: relax.Expr, place: Place) -> relax.Expr:
-        quantizer = self.setup.quantizers.get(place)
-        if quantizer is None:
-            return operand
+        """The operand behind the quantizer at its source, then behind that of the port."""
+        places = [Place.after(str(operand.name))] if isinstance(operand, relax.Var) else []
+        wrapped = operand
+        for quantizer in map(self.setup.quantizers.get, [*places, place]):
+            if quantizer is not None:
+                wrapped = self._quantized(wrapped, quantizer, place.op)
+        return wrapped
+
+    def _quantized(self, operand: relax.Expr, quantizer: Quantizer, consumer: str) -> relax.Expr:
         key = (operand, quantizer)
         if key not in self.shared:
             call = simulated_quantize(
@@ -132,6 +139,6 @@ class _Annotator(PyExprMutator):
                 kind=quantizer.kind,
                 group=quantizer.group,
             )
-            source = operand.name if isinstance(operand, relax.Var) else place.consumer + "_weight"
+            source = operand.name if isinstance(operand, relax.Var) else consumer + "_weight"
             self.shared[key] = self.builder_.emit(call, name_hint=f"{source}_q")
         return self.shared[key]

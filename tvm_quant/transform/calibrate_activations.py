@@ -31,12 +31,11 @@ from tvm_quant.estimator import (
 )
 from tvm_quant.ir import constant_value
 from tvm_quant.ir.signature import main_function
-from tvm_quant.op import Kind, is_calibrated, spec_of
+from tvm_quant.op import Kind, is_calibrated, known_range, spec_of
 from tvm_quant.op.simulated_quantize import NO_GROUP, group_of
 from tvm_quant.placement import layer_config
 from tvm_quant.statistics import Statistics, TensorStatistics
 from tvm_quant.transform.calibrate_weights import power_of_two_scales
-from tvm_quant.transform.known_range import known_range
 from tvm_quant.transform.profiling import fingerprint
 from tvm_quant.transform.quantizers import Quantizer, quantizers, set_scales
 from tvm_quant.transform.range_records import (

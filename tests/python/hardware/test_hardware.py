@@ -3,11 +3,11 @@ import re
 import pytest
 
 from tvm_quant.errors import ConfigError
-from tvm_quant.hardware import HARDWARE, HardwareConfig, OperandSpecs, hardware_row
-from tvm_quant.op import QuantSpec, RequantizeMode, Role
+from tvm_quant.hardware import HARDWARE, HardwareConfig, OperandGrids, grids, hardware_row
+from tvm_quant.op import RequantizeMode, Role
 
-SPEC = QuantSpec()
-OPERANDS = OperandSpecs(data=(SPEC,), other=(SPEC,), weight=(SPEC,))
+S8 = grids("8SNsn")
+OPERANDS = OperandGrids(data=S8, other=S8, weight=S8)
 
 
 def row(**fields):
@@ -28,14 +28,13 @@ def test_a_row_names_its_source_and_serves_every_role(found):
 @pytest.mark.parametrize("found", HARDWARE.values(), ids=HARDWARE)
 @pytest.mark.parametrize("op", ["relax.nn.conv2d", "relax.matmul"])
 def test_weights_are_signed_symmetric_and_narrow_everywhere(found, op):
-    for spec in found.operands(op).weight:
-        assert (spec.signed, spec.symmetric, spec.narrow) == (True, True, True)
+    for grid in found.operands(op).weight:
+        assert (grid.signed, grid.symmetric, grid.narrow) == (True, True, True)
 
 
 def test_x86_multiplies_unsigned_by_signed():
     operands = hardware_row("x86_vnni").operands("relax.nn.conv2d")
-    assert [spec.dtype for spec in operands.data] == ["uint8"]
-    assert [spec.dtype for spec in operands.other] == ["int8"]
+    assert (operands.data, operands.other) == (grids("8ANu"), S8)
 
 
 def test_vta_shifts():
@@ -58,13 +57,13 @@ def test_a_row_that_names_an_unknown_operator_is_refused(field):
 
 @pytest.mark.parametrize("empty", ["data", "other", "weight"])
 def test_operands_without_a_grid_are_refused(empty):
-    grids = {"data": (SPEC,), "other": (SPEC,), "weight": (SPEC,)} | {empty: ()}
+    operands = {"data": S8, "other": S8, "weight": S8} | {empty: ()}
     with pytest.raises(ConfigError, match="each operand needs at least one grid"):
-        OperandSpecs(**grids)
+        OperandGrids(**operands)
 
 
 def test_an_operator_has_grids_of_its_own_before_those_of_its_role():
-    wide = OperandSpecs(data=(QuantSpec(bits=16),), other=(SPEC,), weight=(SPEC,))
+    wide = OperandGrids(data=grids("16SN"), other=S8, weight=S8)
     mine = row(
         roles={Role.CONTRACTION: OPERANDS},
         ops={"relax.matmul": wide},
@@ -74,3 +73,11 @@ def test_an_operator_has_grids_of_its_own_before_those_of_its_role():
     assert mine.operands("relax.nn.conv2d") is OPERANDS
     assert mine.operands("relax.nn.conv1d") is None
     assert mine.operands("relax.add") is None
+
+
+def test_a_depthwise_convolution_may_have_grids_of_its_own():
+    fine = OperandGrids(data=grids("8SC"), other=S8, weight=S8)
+    mine = row(roles={Role.CONTRACTION: OPERANDS}, ops={"relax.nn.conv2d:depthwise": fine})
+    assert mine.operands("relax.nn.conv2d", depthwise=True) is fine
+    assert mine.operands("relax.nn.conv2d") is OPERANDS
+    assert mine.operands("relax.nn.conv1d", depthwise=True) is OPERANDS

@@ -1,52 +1,75 @@
+"""From a proposal to a setup: which grid each place gets."""
+
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from tvm import relax
 
+from plain_tvm import build
+from specs import S8, U8
 from tvm_quant.config import LayerConfig, QuantizeConfig
 from tvm_quant.errors import ConfigError
-from tvm_quant.hardware.x86 import S8, U8
-from tvm_quant.op import NO_GROUP, Kind, QuantSpec
-from tvm_quant.placement import Candidate, Place, Proposal, Quantizer, Setup, choose, layer_config
+from tvm_quant.hardware import GENERIC, X86_VNNI, OperandGrids, grids
+from tvm_quant.ir import with_node_names
+from tvm_quant.op import NO_GROUP, Kind, QuantSpec, Role
+from tvm_quant.placement import Quantizer, choose, layer_config, propose
 
+OPS = relax.op
 CONV = ("stem.conv", "relax.nn.conv2d")
-POOL = ("pool", "relax.nn.max_pool2d")
-DATA, WEIGHT = Place(consumer="conv", port=0), Place(consumer="conv", port=1)
-OTHER = Place(consumer="pool", port=0)
-
-PROPOSAL = Proposal(
-    candidates={
-        DATA: Candidate(source="x", kind=Kind.INPUT, specs=(U8, S8), names=CONV),
-        WEIGHT: Candidate(source=None, kind=Kind.WEIGHT, specs=(S8,), axis=1, groups=2, names=CONV),
-        OTHER: Candidate(source="conv", kind=Kind.ACTIVATION, specs=(U8,), names=POOL),
-    },
-    reasons={"softmax": "no integer form of this operator"},
-)
+S8_ROWS = QuantSpec(narrow=True, axis=0)
 
 
-def specs(proposal=PROPOSAL, **config):
-    setup = choose(proposal, QuantizeConfig(**config))
-    return {place: quantizer.spec for place, quantizer in setup.quantizers.items()}
+def conv(bb, x, name, channels=4):
+    kernel = relax.const(np.ones((channels, 4, 1, 1), "float32"))
+    return bb.emit(OPS.nn.conv2d(x, kernel), name)
 
 
-def test_the_first_grid_is_chosen_and_reasons_are_kept():
-    per_channel = QuantSpec(bits=8, narrow=True, axis=1, groups=2)
-    assert choose(PROPOSAL, QuantizeConfig()) == Setup(
-        quantizers={
-            DATA: Quantizer(spec=U8, kind=Kind.INPUT),
-            WEIGHT: Quantizer(spec=per_channel, kind=Kind.WEIGHT),
-            OTHER: Quantizer(spec=U8, kind=Kind.ACTIVATION),
-        },
-        reasons=PROPOSAL.reasons,
-    )
+def chain(bb, x):
+    return conv(bb, bb.emit(OPS.nn.relu(conv(bb, x, "conv")), "relu"), "last")
+
+
+def joined(bb, x):
+    both = bb.emit(OPS.concat([x, conv(bb, x, "conv")], axis=1), "both")
+    kernel = relax.const(np.ones((4, 8, 1, 1), "float32"))
+    return bb.emit(OPS.nn.conv2d(both, kernel), "last")
+
+
+def setup(body, hardware=X86_VNNI, **config):
+    config = QuantizeConfig(**config)
+    func = with_node_names(build(body, x=(1, 4, 8, 8))["main"], {"conv": "stem.conv"})
+    return choose(propose(func, hardware, config), config)
+
+
+def specs(body=chain, hardware=X86_VNNI, **config):
+    """{place: spec}."""
+    quantizers = setup(body, hardware, **config).quantizers
+    return {str(place): quantizer.spec for place, quantizer in quantizers.items()}
+
+
+def test_the_first_grid_is_chosen():
+    found = setup(chain)
+    assert {str(place): quantizer for place, quantizer in found.quantizers.items()} == {
+        "out(x)": Quantizer(spec=U8, kind=Kind.INPUT),
+        "in(conv,1)": Quantizer(spec=S8_ROWS, kind=Kind.WEIGHT),
+        "out(relu)": Quantizer(spec=U8, kind=Kind.ACTIVATION),
+        "in(last,1)": Quantizer(spec=S8_ROWS, kind=Kind.WEIGHT),
+    }
 
 
 def test_widths_come_from_the_config():
     found = specs(nbit_input=16, nbit_activation=4, nbit_weight=3)
-    assert {place: spec.bits for place, spec in found.items()} == {DATA: 16, OTHER: 4, WEIGHT: 3}
+    assert {place: spec.bits for place, spec in found.items()} == {
+        "out(x)": 16,
+        "in(conv,1)": 3,
+        "out(relu)": 4,
+        "in(last,1)": 3,
+    }
 
 
 def test_weights_have_one_scale_without_per_channel():
-    assert specs(per_channel=False)[WEIGHT] == QuantSpec(bits=8, narrow=True)
+    assert specs(per_channel=False)["in(conv,1)"] == QuantSpec(bits=8, narrow=True)
 
 
 @pytest.mark.parametrize(
@@ -59,23 +82,46 @@ def test_weights_have_one_scale_without_per_channel():
 )
 def test_symmetric_activations_change_the_grid_of_the_row(symmetric, spec):
     found = specs(symmetric_activations=symmetric)
-    assert (found[DATA], found[OTHER]) == (spec, spec)
-    assert found[WEIGHT].symmetric
+    assert (found["out(x)"], found["out(relu)"]) == (spec, spec)
+    assert found["in(conv,1)"].symmetric
 
 
 def test_a_signed_symmetric_grid_can_be_made_affine():
-    proposal = Proposal(
-        candidates={DATA: Candidate(source="x", kind=Kind.ACTIVATION, specs=(S8,), names=CONV)}
-    )
-    found = specs(proposal, symmetric_activations=False)
-    assert found[DATA] == QuantSpec(bits=8, signed=True, narrow=False, symmetric=False)
+    found = specs(hardware=GENERIC, symmetric_activations=False)
+    assert found["out(x)"] == QuantSpec(bits=8, signed=True, narrow=False, symmetric=False)
+
+
+def row(code):
+    """A row whose operators accept these grids."""
+    operands = OperandGrids(data=grids(code), other=grids(code), weight=grids("8SCsn"))
+    return replace(X86_VNNI, name="mine", roles=dict.fromkeys(Role, operands))
+
+
+def test_the_width_of_the_config_comes_before_the_order_of_the_row():
+    mine = row("4SNsn 8ANu")
+    assert specs(hardware=mine)["out(x)"] == U8
+    assert specs(hardware=mine, nbit_activation=4, nbit_input=4)["out(x)"] == replace(S8, bits=4)
+
+
+def test_a_free_sign_follows_what_is_known_of_the_range():
+    found = specs(hardware=row("8SN"))
+    assert (found["out(x)"].signed, found["out(relu)"].signed) == (True, False)
+
+
+def test_one_scale_per_channel_stands_on_the_channels_of_the_reader():
+    found = specs(hardware=row("8SC"))
+    assert (found["out(x)"].axis, found["out(relu)"].axis) == (1, 1)
 
 
 def test_an_override_changes_the_layers_it_selects():
     layer = LayerConfig(nbit_activation=16, nbit_weight=4, per_channel=False)
     found = specs(overrides={"stem.*": layer})
-    assert (found[DATA].bits, found[WEIGHT].bits, found[OTHER].bits) == (16, 4, 8)
-    assert found[WEIGHT].axis is None
+    assert {place: (spec.bits, spec.axis) for place, spec in found.items()} == {
+        "in(conv,0)": (16, None),
+        "in(conv,1)": (4, None),
+        "out(relu)": (8, None),
+        "in(last,1)": (8, 0),
+    }
 
 
 def test_of_several_overrides_the_last_wins_field_by_field():
@@ -91,18 +137,18 @@ def test_of_several_overrides_the_last_wins_field_by_field():
 
 def test_an_override_that_selects_nothing_is_refused():
     message = re.escape(
-        "overrides: pattern 'head' matches no quantized layer; layers are ['pool', 'stem.conv']."
+        "overrides: pattern 'head' matches no quantized layer; layers are ['last', 'stem.conv']."
     )
     with pytest.raises(ConfigError, match=message):
         specs(overrides={"head": LayerConfig(nbit_weight=4)})
 
 
 def test_places_that_share_a_grid_get_one_group_and_the_widest_grid():
-    proposal = Proposal(
-        candidates=PROPOSAL.candidates, unified=(frozenset({DATA, OTHER}),), reasons={}
-    )
-    setup = choose(proposal, QuantizeConfig(nbit_input=16, nbit_activation=8))
-    data, other, weight = (setup.quantizers[place] for place in (DATA, OTHER, WEIGHT))
-    assert (data.spec.bits, other.spec.bits) == (16, 16)
-    assert data.group == other.group != NO_GROUP
-    assert weight.group == NO_GROUP
+    found = setup(joined, nbit_input=16, nbit_activation=8)
+    shared = {str(p): q for p, q in found.quantizers.items() if q.kind is not Kind.WEIGHT}
+    assert {place: quantizer.spec.bits for place, quantizer in shared.items()} == {
+        "out(x)": 16,
+        "out(conv)": 16,
+    }
+    assert len({quantizer.group for quantizer in shared.values()}) == 1
+    assert NO_GROUP not in {quantizer.group for quantizer in shared.values()}

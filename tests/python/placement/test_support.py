@@ -193,7 +193,7 @@ def network():
 def quantized(**config):
     """{layer: reason or "int"}."""
     proposal = propose(network(), X86_VNNI, QuantizeConfig(**config))
-    integers = {place.consumer for place in proposal.candidates}
+    integers = {sink for point in proposal.solution.points.values() for sink in point.sinks}
     return {
         layer: proposal.reasons.get(layer, "int" if layer in integers else "nothing")
         for layer in ("first", "second", "third", "mean", "dense")

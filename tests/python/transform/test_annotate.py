@@ -6,9 +6,9 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from plain_tvm import build, run
+from specs import S8, U8
 from tvm_quant.config import LayerConfig, QuantizeConfig
 from tvm_quant.errors import ConfigError
-from tvm_quant.hardware.x86 import S8, U8
 from tvm_quant.ir import bindings, with_node_names
 from tvm_quant.op import Kind, QuantSpec, is_simulated, simulated_quantize, spec_of
 from tvm_quant.transform.annotate import REASONS, Annotate, float_reasons

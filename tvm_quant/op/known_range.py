@@ -7,7 +7,7 @@ import math
 from tvm import relax
 
 from tvm_quant.ir import bindings, op_name
-from tvm_quant.op import Role, role_of
+from tvm_quant.op.table import Role, role_of
 
 EVERYTHING = (-math.inf, math.inf)
 

@@ -1,21 +1,23 @@
 """One test a rule: the whole proposal of the smallest network that shows it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tvm import relax
 
+from placement.placed import placed
 from plain_tvm import build
-from tvm_quant.config import LayerConfig, QuantizeConfig
-from tvm_quant.hardware import ARM_DOT, X86_VNNI
-from tvm_quant.hardware.signed import S8_AFFINE
-from tvm_quant.hardware.x86 import S8, U8
+from tvm_quant.config import LayerConfig, MergeRule, QuantizeConfig
+from tvm_quant.hardware import ARM_DOT, X86_VNNI, OperandGrids, grids
 from tvm_quant.op import Kind
-from tvm_quant.placement import Candidate, Place, Proposal, propose
+from tvm_quant.placement import Tensor, propose
 
 OPS = relax.op
 CHANNELS_LAST = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 FLOAT_TAIL = "no quantized layer reads its result"
 FLOAT_HEAD = "its operands are float: quantized after it"
+U8, S8, WEIGHT = "8ANu", "8SNsn", "8SCsn"
 
 
 def weight(*shape):
@@ -26,38 +28,22 @@ def conv(bb, x, name, channels=4):
     return bb.emit(OPS.nn.conv2d(x, weight(channels, 4, 1, 1)), name)
 
 
-def proposal(body, config=None, hardware=X86_VNNI, **inputs):
+def propose_for(body, config=None, hardware=X86_VNNI, **inputs):
     shapes = inputs or {"x": (1, 4, 8, 8)}
     return propose(build(body, **shapes)["main"], hardware, config or QuantizeConfig())
 
 
-def at(consumer, port=0):
-    return Place(consumer=consumer, port=port)
+def places(body, config=None, hardware=X86_VNNI, **inputs):
+    return placed(propose_for(body, config, hardware, **inputs))
 
 
-def reads(source, names, kind=Kind.ACTIVATION, specs=(U8,)):
-    """The candidate of a port that reads `source`; names are "node operator"."""
-    node, op = names.split()
-    return Candidate(source=source, kind=kind, specs=specs, names=(node, f"relax.{op}"))
+def kernels(*names):
+    """The weights of convolutions."""
+    return {f"in({name},1)": WEIGHT for name in names}
 
 
-def kernel(names, axis=0, groups=1):
-    node, op = names.split()
-    return Candidate(
-        source=None,
-        kind=Kind.WEIGHT,
-        specs=(S8,),
-        axis=axis,
-        groups=groups,
-        names=(node, f"relax.{op}"),
-    )
-
-
-def conv_ports(name, source, kind=Kind.ACTIVATION):
-    return {
-        at(name): reads(source, f"{name} nn.conv2d", kind),
-        at(name, 1): kernel(f"{name} nn.conv2d"),
-    }
+def expected(points, unified=(), reasons=None):
+    return {"points": points, "unified": sorted(map(sorted, unified)), "reasons": reasons or {}}
 
 
 # Contractions ------------------------------------------------------------------------------------
@@ -67,7 +53,7 @@ def test_a_convolution_quantizes_data_and_weight():
     def body(bb, x):
         return conv(bb, x, "conv")
 
-    assert proposal(body) == Proposal(candidates=conv_ports("conv", "x", Kind.INPUT))
+    assert places(body) == expected({"out(x)": U8} | kernels("conv"))
 
 
 @pytest.mark.parametrize(
@@ -89,44 +75,59 @@ def test_a_weight_has_one_scale_for_each_output_channel(op, data, shape, attrs, 
     def body(bb, x):
         return bb.emit(function(x, weight(*shape), **attrs), "layer")
 
-    assert proposal(body, x=data) == Proposal(
-        candidates={
-            at("layer"): reads("x", f"layer {op}", Kind.INPUT),
-            at("layer", 1): kernel(f"layer {op}", axis, groups),
-        }
-    )
+    found = propose_for(body, x=data)
+    assert placed(found) == expected({"out(x)": U8} | kernels("layer"))
+    tensors = {str(place): tensor for place, tensor in found.tensors.items()}
+    assert tensors["in(layer,1)"] == Tensor(kind=Kind.WEIGHT, axis=axis, groups=groups)
+    assert tensors["out(x)"].kind is Kind.INPUT
 
 
 def test_a_product_of_activations_quantizes_each_operand_as_its_port_wants():
     def body(bb, x, y):
         return bb.emit(OPS.matmul(x, y), "product")
 
-    assert proposal(body, x=(2, 5, 4), y=(2, 4, 8)) == Proposal(
-        candidates={
-            at("product"): reads("x", "product matmul", Kind.INPUT, (U8,)),
-            at("product", 1): reads("y", "product matmul", Kind.INPUT, (S8,)),
-        }
-    )
+    found = places(body, x=(2, 5, 4), y=(2, 4, 8))
+    assert found == expected({"out(x)": U8, "out(y)": S8})
+
+
+def test_a_tensor_that_two_ports_want_in_two_grids_is_quantized_at_each_port():
+    def body(bb, x):
+        return bb.emit(OPS.matmul(x, x), "square")
+
+    assert places(body, x=(2, 4, 4)) == expected({"in(square,0)": U8, "in(square,1)": S8})
 
 
 def test_a_constant_on_the_left_is_a_weight_with_one_scale():
     def body(bb, x):
         return bb.emit(OPS.matmul(weight(3, 4), x), "product")
 
-    assert proposal(body, x=(4, 8)) == Proposal(
-        candidates={
-            at("product", 1): reads("x", "product matmul", Kind.INPUT, (S8,)),
-            at("product"): kernel("product matmul", axis=None),
-        }
-    )
+    found = propose_for(body, x=(4, 8))
+    assert placed(found) == expected({"out(x)": S8, "in(product,0)": WEIGHT})
+    (tensor,) = (t for t in found.tensors.values() if t.kind is Kind.WEIGHT)
+    assert tensor.axis is None
 
 
 def test_the_hardware_row_names_the_grids():
     def body(bb, x):
         return conv(bb, x, "conv")
 
-    candidate = proposal(body, hardware=ARM_DOT).candidates[at("conv")]
-    assert candidate == reads("x", "conv nn.conv2d", Kind.INPUT, (S8_AFFINE,))
+    assert places(body, hardware=ARM_DOT) == expected({"out(x)": "8ANs"} | kernels("conv"))
+
+
+def test_a_depthwise_convolution_has_a_row_of_its_own():
+    mine = OperandGrids(data=grids("8SC"), other=grids("8SC"), weight=grids("8SCsn"))
+    hardware = replace(X86_VNNI, name="mine", ops={"relax.nn.conv2d:depthwise": mine})
+
+    def body(bb, x):
+        first = conv(bb, x, "first")
+        return bb.emit(OPS.nn.conv2d(first, weight(4, 1, 3, 3), groups=4), "depthwise")
+
+    found = propose_for(body, hardware=hardware)
+    assert placed(found) == expected(
+        {"out(x)": U8, "out(first)": "8SC"} | kernels("first", "depthwise")
+    )
+    (tensor,) = (t for place, t in found.tensors.items() if str(place) == "out(first)")
+    assert tensor == Tensor(kind=Kind.ACTIVATION, axis=1)
 
 
 # What follows a convolution ----------------------------------------------------------------------
@@ -138,9 +139,7 @@ def test_bias_and_relu_stay_on_the_accumulator():
         biased = bb.emit(OPS.add(first, weight(1, 4, 1, 1)), "bias")
         return conv(bb, bb.emit(OPS.nn.relu(biased), "relu"), "second")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT) | conv_ports("second", "relu")
-    )
+    assert places(body) == expected({"out(x)": U8, "out(relu)": U8} | kernels("first", "second"))
 
 
 def test_a_tail_that_no_quantized_layer_reads_stays_in_float():
@@ -148,8 +147,8 @@ def test_a_tail_that_no_quantized_layer_reads_stays_in_float():
         pooled = bb.emit(OPS.mean(conv(bb, x, "conv"), [2, 3]), "mean")
         return bb.emit(OPS.nn.softmax(bb.emit(OPS.nn.relu(pooled), "relu")), "softmax")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("conv", "x", Kind.INPUT),
+    assert places(body) == expected(
+        {"out(x)": U8} | kernels("conv"),
         reasons={
             "mean": FLOAT_TAIL,
             "relu": FLOAT_TAIL,
@@ -158,22 +157,13 @@ def test_a_tail_that_no_quantized_layer_reads_stays_in_float():
     )
 
 
-def test_a_head_that_reads_float_stays_in_float():
-    def body(bb, x):
-        return conv(bb, bb.emit(OPS.nn.max_pool2d(x, (2, 2), (2, 2)), "pool"), "conv")
-
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("conv", "pool"), reasons={"pool": FLOAT_HEAD}
-    )
-
-
 def test_what_stands_behind_a_float_operator_is_float():
     def body(bb, x):
         sums = bb.emit(OPS.nn.softmax(conv(bb, x, "first")), "softmax")
         return conv(bb, bb.emit(OPS.nn.relu(sums), "relu"), "second")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT) | conv_ports("second", "relu"),
+    assert places(body) == expected(
+        {"out(x)": U8, "out(relu)": U8} | kernels("first", "second"),
         reasons={"softmax": "no integer form of this operator", "relu": FLOAT_HEAD},
     )
 
@@ -193,11 +183,8 @@ def test_a_sum_keeps_the_convolution_that_feeds_it_alone_as_an_accumulator(skip_
         operands = (skipped, branch) if skip_port == 0 else (branch, skipped)
         return conv(bb, bb.emit(OPS.add(*operands), "sum"), "third")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | conv_ports("second", "relu")
-        | {at("sum", skip_port): reads("relu", "sum add")}
-        | conv_ports("third", "sum")
+    assert places(body) == expected(
+        {"out(x)": U8, "out(relu)": U8, "out(sum)": U8} | kernels("first", "second", "third")
     )
 
 
@@ -206,25 +193,21 @@ def test_of_two_accumulators_a_sum_keeps_the_one_computed_last():
         first, second = conv(bb, x, "first"), conv(bb, x, "second")
         return conv(bb, bb.emit(OPS.subtract(second, first), "difference"), "third")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | conv_ports("second", "x", Kind.INPUT)
-        | {at("difference", 1): reads("first", "difference subtract")}
-        | conv_ports("third", "difference")
+    assert places(body) == expected(
+        {"out(x)": U8, "out(first)": U8, "out(difference)": U8}
+        | kernels("first", "second", "third")
     )
 
 
-def test_a_sum_of_tapped_tensors_quantizes_both():
+def test_a_sum_of_tapped_tensors_quantizes_both_at_its_ports():
     def body(bb, x):
         first, second = conv(bb, x, "first"), conv(bb, x, "second")
         third = conv(bb, bb.emit(OPS.add(first, second), "sum"), "third")
         return first, second, third
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | conv_ports("second", "x", Kind.INPUT)
-        | {at("sum"): reads("first", "sum add"), at("sum", 1): reads("second", "sum add")}
-        | conv_ports("third", "sum")
+    assert places(body) == expected(
+        {"out(x)": U8, "in(sum,0)": U8, "in(sum,1)": U8, "out(sum)": U8}
+        | kernels("first", "second", "third")
     )
 
 
@@ -235,12 +218,9 @@ def test_a_sum_does_not_keep_an_accumulator_that_is_broadcast():
         gate = conv(bb, pooled, "gate")
         return conv(bb, bb.emit(OPS.add(first, gate), "sum"), "last")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | {at("mean"): reads("relu", "mean mean")}
-        | conv_ports("gate", "mean")
-        | {at("sum"): reads("relu", "sum add"), at("sum", 1): reads("gate", "sum add")}
-        | conv_ports("last", "sum")
+    assert places(body) == expected(
+        dict.fromkeys(("out(x)", "out(relu)", "out(mean)", "out(gate)", "out(sum)"), U8)
+        | kernels("first", "gate", "last")
     )
 
 
@@ -249,14 +229,9 @@ def test_a_product_quantizes_both_operands():
         product = OPS.multiply(conv(bb, x, "first"), conv(bb, x, "second"))
         return conv(bb, bb.emit(product, "product"), "third")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | conv_ports("second", "x", Kind.INPUT)
-        | {
-            at("product"): reads("first", "product multiply"),
-            at("product", 1): reads("second", "product multiply"),
-        }
-        | conv_ports("third", "product")
+    assert places(body) == expected(
+        dict.fromkeys(("out(x)", "out(first)", "out(second)", "out(product)"), U8)
+        | kernels("first", "second", "third")
     )
 
 
@@ -265,8 +240,8 @@ def test_a_constant_that_is_larger_than_the_tensor_leaves_the_sum_in_float():
         small = bb.emit(OPS.mean(conv(bb, x, "first"), [2, 3], keepdims=True), "mean")
         return conv(bb, bb.emit(OPS.add(small, weight(1, 4, 8, 8)), "sum"), "second")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT) | conv_ports("second", "sum"),
+    assert places(body) == expected(
+        {"out(x)": U8, "out(sum)": U8} | kernels("first", "second"),
         reasons={"mean": FLOAT_TAIL, "sum": "a constant that is larger than the tensor"},
     )
 
@@ -295,37 +270,13 @@ def erf_gelu(bb, x):
     return OPS.multiply(half, bb.emit(OPS.add(error, relax.const(1.0, "float32")), "plus"))
 
 
-@pytest.mark.parametrize(
-    ("function", "reader"),
-    [(silu, "sigmoid sigmoid"), (hard_swish, "moved add"), (quick_gelu, "steep multiply")],
-)
-def test_a_product_of_functions_of_one_tensor_is_one_table(function, reader):
+@pytest.mark.parametrize("function", [silu, hard_swish, quick_gelu, erf_gelu])
+def test_a_product_of_functions_of_one_tensor_is_one_table(function):
     def body(bb, x):
         return conv(bb, bb.emit(function(bb, conv(bb, x, "first")), "product"), "second")
 
-    found = proposal(body)
-    port = 1 if function is quick_gelu else 0
-    assert found == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | {
-            at(reader.split()[0], port): reads("first", reader),
-            at("product", port): reads("first", "product multiply"),
-        }
-        | conv_ports("second", "product")
-    )
-
-
-def test_gelu_by_the_error_function_is_one_table():
-    def body(bb, x):
-        return conv(bb, bb.emit(erf_gelu(bb, conv(bb, x, "first")), "product"), "second")
-
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | {
-            at("half"): reads("first", "half multiply"),
-            at("scaled"): reads("first", "scaled multiply"),
-        }
-        | conv_ports("second", "product")
+    assert places(body) == expected(
+        {"out(x)": U8, "out(first)": U8, "out(product)": U8} | kernels("first", "second")
     )
 
 
@@ -334,10 +285,8 @@ def test_a_chain_of_functions_is_one_table():
         smooth = bb.emit(OPS.tanh(conv(bb, x, "first")), "tanh")
         return conv(bb, bb.emit(OPS.exp(smooth), "exp"), "second")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | {at("tanh"): reads("first", "tanh tanh")}
-        | conv_ports("second", "exp")
+    assert places(body) == expected(
+        {"out(x)": U8, "out(first)": U8, "out(exp)": U8} | kernels("first", "second")
     )
 
 
@@ -353,12 +302,9 @@ def test_a_function_of_more_than_one_element_stays_in_float(body, reason):
         combined = body(conv(bb, x, "first"), conv(bb, x, "second"))
         return conv(bb, bb.emit(combined, "odd"), "third")
 
-    found = proposal(network)
-    assert found.reasons == {"odd": reason}
-    assert found.candidates == (
-        conv_ports("first", "x", Kind.INPUT)
-        | conv_ports("second", "x", Kind.INPUT)
-        | conv_ports("third", "odd")
+    assert places(network) == expected(
+        {"out(x)": U8, "out(odd)": U8} | kernels("first", "second", "third"),
+        reasons={"odd": reason},
     )
 
 
@@ -370,10 +316,8 @@ def test_an_average_between_layers_quantizes_its_operand():
         pooled = OPS.nn.avg_pool2d(conv(bb, x, "first"), (2, 2), (2, 2))
         return conv(bb, bb.emit(pooled, "pool"), "second")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | {at("pool"): reads("first", "pool nn.avg_pool2d")}
-        | conv_ports("second", "pool")
+    assert places(body) == expected(
+        {"out(x)": U8, "out(first)": U8, "out(pool)": U8} | kernels("first", "second")
     )
 
 
@@ -381,25 +325,26 @@ def test_an_average_between_layers_quantizes_its_operand():
 
 
 @pytest.mark.parametrize(
-    ("op", "move"),
+    "move",
     [
-        ("nn.max_pool2d", lambda x: OPS.nn.max_pool2d(x, (2, 2), (2, 2))),
-        ("reshape", lambda x: OPS.reshape(x, (1, 4, 4, 16))),
-        ("permute_dims", lambda x: OPS.permute_dims(x, [0, 1, 3, 2])),
-        ("nn.pad", lambda x: OPS.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1])),
+        lambda x: OPS.nn.max_pool2d(x, (2, 2), (2, 2)),
+        lambda x: OPS.reshape(x, (1, 4, 4, 16)),
+        lambda x: OPS.permute_dims(x, [0, 1, 3, 2]),
+        lambda x: OPS.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1]),
     ],
 )
-def test_a_quantizer_moves_above_what_only_moves(op, move):
+def test_a_quantizer_climbs_through_what_only_moves(move):
     def body(bb, x):
         return conv(bb, bb.emit(move(conv(bb, x, "first")), "move"), "second")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | {
-            at("move"): reads("first", f"move {op}"),
-            at("second", 1): kernel("second nn.conv2d"),
-        }
-    )
+    assert places(body) == expected({"out(x)": U8, "out(first)": U8} | kernels("first", "second"))
+
+
+def test_a_quantizer_climbs_to_the_input_of_the_network():
+    def body(bb, x):
+        return conv(bb, bb.emit(OPS.nn.max_pool2d(x, (2, 2), (2, 2)), "pool"), "conv")
+
+    assert places(body) == expected({"out(x)": U8} | kernels("conv"))
 
 
 def pooled_twice(bb, x, *, tapped=False):
@@ -408,38 +353,49 @@ def pooled_twice(bb, x, *, tapped=False):
     return (second, third, pool) if tapped else (second, third)
 
 
-def test_a_quantizer_moves_if_all_readers_ask_the_same():
-    assert proposal(pooled_twice) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | {
-            at("pool"): reads("first", "pool nn.max_pool2d"),
-            at("second", 1): kernel("second nn.conv2d"),
-            at("third", 1): kernel("third nn.conv2d"),
-        }
+LAYERS = kernels("first", "second", "third")
+
+
+def test_a_quantizer_climbs_from_a_fork_if_all_readers_ask_the_same():
+    assert places(pooled_twice) == expected({"out(x)": U8, "out(first)": U8} | LAYERS)
+
+
+def test_branches_that_never_merge_keep_their_own():
+    found = places(pooled_twice, QuantizeConfig(merge_branches=MergeRule.NEVER))
+    assert found == expected(
+        {"out(x)": U8, "in(second,0)": U8, "in(third,0)": U8} | LAYERS,
+        reasons={"pool": "what reads it accepts no common grid"},
     )
 
 
-STAYING = (
-    conv_ports("first", "x", Kind.INPUT)
-    | conv_ports("second", "pool")
-    | conv_ports("third", "pool")
-)
+def test_a_quantizer_stays_below_a_fork_if_the_tensor_is_an_output_too():
+    assert places(lambda bb, x: pooled_twice(bb, x, tapped=True)) == expected(
+        {"out(x)": U8, "in(second,0)": U8, "in(third,0)": U8} | LAYERS,
+        reasons={"pool": "the network returns it"},
+    )
 
 
-def test_a_quantizer_stays_if_the_result_is_an_output_too():
-    found = proposal(lambda bb, x: pooled_twice(bb, x, tapped=True))
-    assert found == Proposal(candidates=STAYING)
+def test_a_quantizer_stays_if_a_reader_has_an_estimator_of_its_own():
+    config = QuantizeConfig(overrides={"third": LayerConfig(activation_estimator="mse")})
+    assert places(pooled_twice, config) == expected(
+        {"out(x)": U8, "in(second,0)": U8, "in(third,0)": U8} | LAYERS,
+        reasons={"pool": "'third' has a quantizer of its own"},
+    )
 
 
-@pytest.mark.parametrize("layer", [{"nbit_activation": 4}, {"activation_estimator": "mse"}])
-def test_a_quantizer_stays_if_a_reader_has_settings_of_its_own(layer):
-    config = QuantizeConfig(overrides={"third": LayerConfig(**layer)})
-    assert proposal(pooled_twice, config) == Proposal(candidates=STAYING)
+def test_a_quantizer_stays_if_a_reader_has_a_width_of_its_own():
+    config = QuantizeConfig(overrides={"third": LayerConfig(nbit_activation=4)})
+    assert places(pooled_twice, config) == expected(
+        {"out(x)": U8, "in(second,0)": U8, "in(third,0)": "4ANu"} | LAYERS,
+        reasons={"pool": "'third' has a quantizer of its own"},
+    )
 
 
 def test_settings_of_a_weight_do_not_keep_a_quantizer():
     config = QuantizeConfig(overrides={"third": LayerConfig(nbit_weight=4)})
-    assert proposal(pooled_twice, config) == proposal(pooled_twice)
+    assert places(pooled_twice, config) == expected(
+        {"out(x)": U8, "out(first)": U8} | LAYERS | {"in(third,1)": "4SCsn"}
+    )
 
 
 def test_a_quantizer_stays_if_the_other_reader_is_float():
@@ -447,9 +403,12 @@ def test_a_quantizer_stays_if_the_other_reader_is_float():
         pool = bb.emit(OPS.nn.max_pool2d(conv(bb, x, "first")), "pool")
         return conv(bb, pool, "second"), bb.emit(OPS.nn.softmax(pool), "softmax")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT) | conv_ports("second", "pool"),
-        reasons={"softmax": "no integer form of this operator"},
+    assert places(body) == expected(
+        {"out(x)": U8, "in(second,0)": U8} | kernels("first", "second"),
+        reasons={
+            "pool": "'softmax' reads it in float",
+            "softmax": "no integer form of this operator",
+        },
     )
 
 
@@ -460,36 +419,20 @@ def joined(bb, x, *, tapped=False):
     return (third, both) if tapped else third
 
 
-def test_the_ports_of_a_concat_share_one_grid():
-    assert proposal(joined) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | conv_ports("second", "x", Kind.INPUT)
-        | {
-            at("both"): reads("first", "both concat"),
-            at("both", 1): reads("second", "both concat"),
-            at("third", 1): kernel("third nn.conv2d"),
-        },
-        unified=(frozenset({at("both"), at("both", 1)}),),
+def test_the_inputs_of_a_concat_share_one_grid():
+    assert places(joined) == expected(
+        {"out(x)": U8, "out(first)": U8, "out(second)": U8} | LAYERS,
+        unified=[["out(first)", "out(second)"]],
     )
 
 
-def test_a_concat_that_is_an_output_too_shares_a_grid_and_is_quantized_again():
-    found = proposal(lambda bb, x: joined(bb, x, tapped=True))
-    assert found == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT)
-        | conv_ports("second", "x", Kind.INPUT)
-        | {
-            at("both"): reads("first", "both concat"),
-            at("both", 1): reads("second", "both concat"),
-        }
-        | conv_ports("third", "both"),
-        unified=(frozenset({at("both"), at("both", 1)}),),
+def test_a_concat_that_is_an_output_too_stays_in_float():
+    assert places(lambda bb, x: joined(bb, x, tapped=True)) == expected(
+        {"out(x)": U8, "in(third,0)": U8} | LAYERS, reasons={"both": "the network returns it"}
     )
 
 
 def test_a_concat_shares_the_grid_of_a_move_that_others_read():
-    """The quantizer of a pool that a convolution reads too stands above it, and joins the group."""
-
     def body(bb, x):
         pool = bb.emit(OPS.nn.max_pool2d(conv(bb, x, "first", 2)), "pool")
         second = bb.emit(OPS.nn.conv2d(pool, weight(2, 2, 1, 1)), "second")
@@ -497,14 +440,10 @@ def test_a_concat_shares_the_grid_of_a_move_that_others_read():
         again = bb.emit(OPS.concat([pool, conv(bb, both, "third", 2)], axis=1), "again")
         return bb.emit(OPS.nn.conv2d(again, weight(1, 4, 1, 1)), "end")
 
-    found = proposal(body)
-    places = {at("pool"), at("both", 1), at("again", 1)}
-    assert found.unified == (frozenset(places),)
-    assert {place: found.candidates[place].source for place in places} == {
-        at("pool"): "first",
-        at("both", 1): "second",
-        at("again", 1): "third",
-    }
+    sources = ["out(first)", "out(second)", "out(third)"]
+    assert places(body) == expected(
+        {"out(x)": U8} | dict.fromkeys(sources, U8) | LAYERS | kernels("end"), unified=[sources]
+    )
 
 
 def test_concats_of_concats_share_one_grid_through_moves():
@@ -520,13 +459,14 @@ def test_concats_of_concats_share_one_grid_through_moves():
             for index, part in enumerate(outer)
         )
 
-    found = proposal(body)
-    four = frozenset({at("inner"), at("inner", 1), at("with_c", 1), at("with_d", 1)})
-    assert found.unified == (four,)
-    assert four <= set(found.candidates)
+    found = places(body)
+    assert found["unified"] == [["out(a)", "out(b)", "out(c)", "out(d)"]]
+    assert found["reasons"] == {}
 
 
-def test_two_concats_of_one_tensor_have_grids_of_their_own():
+def test_two_concats_of_one_tensor_share_its_scale():
+    """One quantizer behind `a` serves both, so all three tensors have its scale."""
+
     def body(bb, x):
         a, b, c = (conv(bb, x, name, 2) for name in "abc")
         return tuple(
@@ -534,10 +474,7 @@ def test_two_concats_of_one_tensor_have_grids_of_their_own():
             for name, other in (("b", b), ("c", c))
         )
 
-    assert proposal(body).unified == (
-        frozenset({at("with_b"), at("with_b", 1)}),
-        frozenset({at("with_c"), at("with_c", 1)}),
-    )
+    assert places(body)["unified"] == [["out(a)", "out(b)", "out(c)"]]
 
 
 def test_a_concat_of_an_integer_and_a_float_tensor_quantizes_both():
@@ -546,9 +483,11 @@ def test_a_concat_of_an_integer_and_a_float_tensor_quantizes_both():
         both = bb.emit(OPS.concat([conv(bb, x, "first"), grown], axis=1), "both")
         return bb.emit(OPS.nn.conv2d(both, weight(1, 8, 1, 1)), "second")
 
-    found = proposal(body)
-    assert found.unified == (frozenset({at("both"), at("both", 1)}),)
-    assert found.candidates[at("both", 1)] == reads("softmax", "both concat")
+    assert places(body) == expected(
+        {"in(first,0)": U8, "out(first)": U8, "out(softmax)": U8} | kernels("first", "second"),
+        unified=[["out(first)", "out(softmax)"]],
+        reasons={"softmax": "no integer form of this operator"},
+    )
 
 
 def test_a_concat_of_a_constant_stays_in_float():
@@ -556,7 +495,7 @@ def test_a_concat_of_a_constant_stays_in_float():
         both = OPS.concat([conv(bb, x, "first"), weight(1, 4, 8, 8)], axis=1)
         return bb.emit(OPS.nn.conv2d(bb.emit(both, "both"), weight(1, 8, 1, 1)), "second")
 
-    assert proposal(body) == Proposal(
-        candidates=conv_ports("first", "x", Kind.INPUT) | conv_ports("second", "both"),
+    assert places(body) == expected(
+        {"out(x)": U8, "out(both)": U8} | kernels("first", "second"),
         reasons={"both": "joins a constant"},
     )
