@@ -16,12 +16,12 @@ from tvm_quant.errors import ConfigError
 from tvm_quant.ir import TensorInfo
 
 
-def choice(values: Iterable[str], text: str) -> Any:
-    """An option that takes the names of a table; the help lists them."""
+def choice(values: Iterable[str], text: str, files: tuple[str, ...] = ()) -> Any:
+    """An option that takes the names of a table, which the help lists, or files of some kinds."""
     names = list(values)
 
     def check(value: str | None) -> str | None:
-        if value is None or value in names:
+        if value is None or value in names or (files and value.endswith(files)):
             return value
         close = difflib.get_close_matches(value, names, 1)
         hint = f" Did you mean '{close[0]}'?" if close else ""

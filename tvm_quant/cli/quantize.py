@@ -25,7 +25,7 @@ from tvm_quant.dataset import CheckedDataset, Preprocess
 from tvm_quant.errors import ArtifactError, ConfigError
 from tvm_quant.estimator import ActivationEstimator, WeightEstimator, estimator_names
 from tvm_quant.frontend import FRONTENDS
-from tvm_quant.hardware import HARDWARE
+from tvm_quant.hardware import HARDWARE, SUFFIXES
 from tvm_quant.ir import io_signature
 from tvm_quant.quantize import quantize
 from tvm_quant.report import PassTrace, float_table
@@ -71,7 +71,12 @@ def quantize_model(
     ] = None,
     limit: options.Limit = None,
     hardware: Annotated[
-        str | None, options.choice(HARDWARE, "What the network will run on.")
+        str | None,
+        options.choice(
+            HARDWARE,
+            "What the network will run on, or a YAML file that says what that accepts.",
+            files=SUFFIXES,
+        ),
     ] = None,
     calibrate: Annotated[
         str | None,

@@ -38,11 +38,13 @@ class HardwareConfig:
     Attributes:
         name: key in `HARDWARE`.
         source: where the facts come from.
-        roles: operand grids per role of operator.
+        roles: operand grids per role of operator. Roles that only move values need none.
         ops: operand grids per operator, before its role's; "relax.nn.conv2d:depthwise" is a
             convolution with a kernel per channel.
         float_ops: operators that this hardware has no integer form for.
         unified: operators whose operands must share one grid and one scale.
+        sums_on_accumulators: whether a sum adds to the accumulator of the contraction before it;
+            if not, both of its operands are quantized.
         accumulator_bits: width of the sums of products.
         requantize: how accumulators are scaled.
         power_of_two_scales: whether only powers of two are possible.
@@ -56,6 +58,7 @@ class HardwareConfig:
     ops: Mapping[str, OperandGrids] = field(default_factory=dict)
     float_ops: frozenset[str] = frozenset()
     unified: frozenset[str] = frozenset({"relax.concat"})
+    sums_on_accumulators: bool = True
     accumulator_bits: int = 32
     requantize: RequantizeMode = RequantizeMode.FLOAT
     power_of_two_scales: bool = False
@@ -66,6 +69,11 @@ class HardwareConfig:
         unknown = sorted(named - set(OP_SPECS))
         if unknown:
             raise ConfigError(f"Hardware row '{self.name}' names unknown operator(s) {unknown}.")
+
+    def runs(self, op: str) -> bool:
+        """Whether operator `op` has an integer form."""
+        moves = OP_SPECS[op].role in (Role.MOVE, Role.JOIN)
+        return op not in self.float_ops and (moves or self.operands(op) is not None)
 
     def operands(self, op: str, *, depthwise: bool = False) -> OperandGrids | None:
         """The grids that operator `op` accepts; None if it only runs in float."""

@@ -78,7 +78,7 @@ class Grid:
         return QuantSpec(
             bits=self.bits,
             signed=signed,
-            narrow=self.narrow and signed,
+            narrow=self.narrow and (signed or self.signed is False),
             symmetric=self.symmetric,
             axis=axis if self.per_channel else None,
             groups=groups if self.per_channel else 1,

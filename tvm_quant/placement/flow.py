@@ -95,7 +95,7 @@ class Flow:
             return self._place_affine(node)
         if self._place_same_origin(node):
             return Holds.TABLE
-        kept = self._accumulating_port(node)
+        kept = self._accumulating_port(node) if self.support.hardware.sums_on_accumulators else None
         for port, _var in node.variables:
             if port != kept:
                 self._ask(node, port)

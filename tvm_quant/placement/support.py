@@ -26,7 +26,7 @@ class Support:
         """The reason, or None if the call can run on integers."""
         if node.role is None:
             return "no integer form of this operator"
-        if self.operands(node) is None:
+        if not self.hardware.runs(node.names[1]):
             return f"hardware row '{self.hardware.name}' has no integer form of this operator"
         return self._why_dtype(node) or self._why_config(node) or self._why_role(node)
 

@@ -4,7 +4,7 @@ import pytest
 
 from tvm_quant.errors import ConfigError
 from tvm_quant.hardware import HARDWARE, HardwareConfig, OperandGrids, grids, hardware_row
-from tvm_quant.op import RequantizeMode, Role
+from tvm_quant.op import OP_SPECS, RequantizeMode, Role
 
 S8 = grids("8SNsn")
 OPERANDS = OperandGrids(data=S8, other=S8, weight=S8)
@@ -16,13 +16,23 @@ def row(**fields):
 
 def test_the_table_is_keyed_by_name():
     assert all(found.name == name for name, found in HARDWARE.items())
-    assert set(HARDWARE) >= {"x86_vnni", "x86_avx2", "arm_dot", "cuda_dp4a", "vta", "generic"}
+    assert set(HARDWARE) >= {
+        "x86_vnni",
+        "x86_avx2",
+        "arm_dot",
+        "cuda_dp4a",
+        "vta",
+        "npu",
+        "generic",
+    }
 
 
 @pytest.mark.parametrize("found", HARDWARE.values(), ids=HARDWARE)
-def test_a_row_names_its_source_and_serves_every_role(found):
+def test_a_row_names_its_source_and_runs_every_operator(found):
     assert found.source
-    assert set(found.roles) == set(Role)
+    tables = {op for op, spec in OP_SPECS.items() if spec.role is Role.POINTWISE}
+    floats = {op for op in OP_SPECS if not found.runs(op)}
+    assert floats == (tables if found.name == "npu" else set())
 
 
 @pytest.mark.parametrize("found", HARDWARE.values(), ids=HARDWARE)
