@@ -10,7 +10,7 @@ from rich.console import Console
 from tvm_quant.artifact import Artifact
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import stdout
-from tvm_quant.report import float_table, quantizer_table, select, to_json
+from tvm_quant.report import float_table, quantizer_table, quantizer_text, select, to_json
 
 
 def inspect_artifact(
@@ -22,12 +22,22 @@ def inspect_artifact(
     json: Annotated[
         bool, typer.Option("--json", help="Print the table as JSON, with all scales.")
     ] = False,
+    text: Annotated[
+        bool,
+        typer.Option("--text", help="Print one line a quantizer without numbers, for comparisons."),
+    ] = False,
+    scales: Annotated[
+        bool, typer.Option("--scales", help="With --text: scales of three digits, too.")
+    ] = False,
 ) -> None:
     """Show the quantizers of a network, and why an operator stayed in float.
 
     [bold]Example:[/]  tvm-quant inspect model.tvmq --node "layer1.*"
     """
     loaded = Artifact.load(artifact)
+    if text:
+        typer.echo(quantizer_text(loaded.drawable(), loaded.table if scales else ()), nl=False)
+        return
     rows = select(loaded.table, node or [])
     console = stdout()
     if json:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import shutil
 import zipfile
 from dataclasses import replace
@@ -292,6 +293,21 @@ def test_inspect_selects_nodes_and_prints_json(invoke, refused, artifact):
     rows = json.loads(result.stdout)
     assert {row["op"] for row in rows} == {"relax.nn.conv2d"}
     refused("inspect", artifact, "--node", "steam", message="pattern 'steam' matches no node")
+
+
+def test_inspect_prints_quantizers_as_text(invoke, everything, refused, tmp_path):
+    result = invoke("inspect", everything.path, "--text")
+    assert result.stdout == (
+        "body.conv:0 conv2d 7SNsn activation <- stem.relu\n"
+        "body.conv:1 conv2d 7SCsn weight <- constant, axis 0\n"
+    )
+    lines = invoke("inspect", everything.path, "--text", "--scales").stdout.splitlines()
+    assert re.fullmatch(
+        r"body\.conv:0 conv2d 7SNsn activation <- stem\.relu, scale [\d.e-]+, zero 0", lines[0]
+    )
+    old = tmp_path / "old.tvmq"
+    replace(Artifact.load(everything.path), network=None).save(old)
+    refused("inspect", old, "--text", message="the file holds scales, but not which call reads")
 
 
 def test_inspect_refuses_a_file_from_a_newer_version(refused, artifact, tmp_path):
