@@ -2,6 +2,7 @@
 
 from tvm_quant.report.adjacency import adjacency_groups
 from tvm_quant.report.evaluate import Evaluation, LayerSqnr, evaluate, layer_sqnr
+from tvm_quant.report.graph import diagram_of, graph_page, write_graph
 from tvm_quant.report.inspect import float_table, quantizer_table, select, to_json
 from tvm_quant.report.layers import layer_variables
 from tvm_quant.report.plot import plot_histogram, plot_layers
@@ -15,8 +16,10 @@ __all__ = [
     "PassTrace",
     "SqnrMeter",
     "adjacency_groups",
+    "diagram_of",
     "evaluate",
     "float_table",
+    "graph_page",
     "grid_code",
     "layer_sqnr",
     "layer_variables",
@@ -27,4 +30,5 @@ __all__ = [
     "select",
     "sqnr_db",
     "to_json",
+    "write_graph",
 ]
