@@ -109,17 +109,14 @@ class _Drawer:
         self.labels = call_labels(network)
         self.groups = group_numbers(network)
         self.adjacent = adjacency_groups(network)
-        self.sqnr = {layer.node: layer.sqnr_db for layer in layers}
+        self.sqnr = {(layer.node, layer.op): layer.sqnr_db for layer in layers}
         self.box_of: dict[str, int] = {}
         self.members: list[list[Call]] = []
 
     def diagram(self) -> Diagram:
         self._group()
-        last = {calls[-1].node: index for index, calls in enumerate(self.members)}
-        boxes = [
-            self._box(calls, measured=last[calls[-1].node] == index)
-            for index, calls in enumerate(self.members)
-        ]
+        noise = self._noise()
+        boxes = [self._box(calls, noise.get(index)) for index, calls in enumerate(self.members)]
         wires = [
             Wire(source=source, target=target, pill=self._pill(call, port))
             for target, calls in enumerate(self.members)
@@ -155,7 +152,16 @@ class _Drawer:
         before = self.members[box][-1]
         return box if (before.node, before.op != INPUT) == (call.node, True) else None
 
-    def _box(self, calls: Sequence[Call], *, measured: bool) -> Box:
+    def _noise(self) -> dict[int, float]:
+        """{box: SQNR}: of boxes with the node and operator of a layer, the last one has it."""
+        boxes = {
+            (call.node, call.op): index
+            for index, calls in enumerate(self.members)
+            for call in calls
+        }
+        return {boxes[layer]: db for layer, db in self.sqnr.items() if layer in boxes}
+
+    def _box(self, calls: Sequence[Call], sqnr_db: float | None) -> Box:
         first, last = calls[0], calls[-1]
         if first.op == INPUT:
             return Box(title=first.node, state=INPUT, shape=_shape(first))
@@ -172,7 +178,7 @@ class _Drawer:
                 for port in call.ports
                 if not port.reads and (pill := self._pill(call, port)) is not None
             ),
-            sqnr_db=self.sqnr.get(last.node) if measured else None,
+            sqnr_db=sqnr_db,
         )
 
     def _pill(self, call: Call, port: Port) -> Pill | None:

@@ -18,6 +18,8 @@ svg.removeAttribute("height");
 
 function show() {
   const [width, height] = [canvas.clientWidth / scale, canvas.clientHeight / scale];
+  view.x = Math.min(Math.max(view.x, -width / 2), whole.width - width / 2);  // never out of sight
+  view.y = Math.min(Math.max(view.y, -height / 2), whole.height - height / 2);
   svg.setAttribute("viewBox", `${view.x} ${view.y} ${width} ${height}`);
 }
 

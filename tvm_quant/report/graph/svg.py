@@ -141,7 +141,7 @@ def _size(box: Box, ports: float) -> tuple[float, float]:
         return upper, NARROW_HEIGHT
     lower = _text_width(_ops(box)) * 0.9 + 16 + sum(_pill_width(pill) + 4 for pill in box.weights)
     if box.sqnr_db is not None:
-        lower += 52
+        lower += 60
     return max(upper, lower, 90.0), BOX_HEIGHT
 
 

@@ -146,13 +146,15 @@ def test_groups_are_numbered():
     assert groups == [None, None, 0, 0, 0]
 
 
-def test_noise_is_shown_once_where_calls_have_one_name():
-    def twice(bb, x):
-        first = bb.emit(NN.relu(x), "first")
-        return bb.emit(R.add(first, x), "second"), first
+def test_noise_stands_at_the_operator_it_was_measured_at():
+    def thrice(bb, x):
+        first = bb.emit(R.add(x, x), "first")
+        second = bb.emit(R.add(first, x), "second")
+        return bb.emit(R.multiply(second, x), "third"), first, second
 
-    mod = build(twice, x=(1, 4))
-    mod["main"] = with_node_names(mod["main"], {"first": "node", "second": "node"})
+    mod = build(thrice, x=(1, 4))
+    names = dict.fromkeys(("first", "second", "third"), "node")
+    mod["main"] = with_node_names(mod["main"], names)
     layers = [LayerSqnr(node="node", op="relax.add", sqnr_db=np.inf)]
     diagram = diagram_of(network_of(mod), layers=layers)
-    assert [box.sqnr_db for box in diagram.boxes[1:3]] == [None, np.inf]
+    assert [box.sqnr_db for box in diagram.boxes[1:4]] == [None, np.inf, None]
