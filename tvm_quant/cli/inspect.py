@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -71,6 +71,7 @@ def inspect_artifact(
 
       tvm-quant inspect model.tvmq --graph model.html --data val/
     """
+    _check_outputs({"--json": json, "--text": text, "--graph": graph is not None}, node)
     _check_options(graph, data, text, scales)
     loaded = Artifact.load(artifact)
     if graph is not None:
@@ -92,6 +93,14 @@ def inspect_artifact(
     if any(row.reason for row in rows):
         console.print("\n[bold]In float[/]")
         console.print(float_table(rows))
+
+
+def _check_outputs(given: Mapping[str, bool], node: list[str] | None) -> None:
+    outputs = [option for option, wanted in given.items() if wanted]
+    if len(outputs) > 1:
+        raise ConfigError(f"{' and '.join(outputs)} are different outputs; give one of them")
+    if node and outputs and outputs != ["--json"]:
+        raise ConfigError(f"--node selects rows of the table; {outputs[0]} has the whole network")
 
 
 def _check_options(graph: Path | None, data: str | None, text: bool, scales: bool) -> None:

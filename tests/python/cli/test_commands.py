@@ -338,6 +338,8 @@ def test_inspect_measures_layers_for_the_drawing(invoke, refused, artifact, smal
     [
         (("--data", "d.npz"), "--data measures layers for --graph; give --graph, or leave it out"),
         (("--scales",), "--scales adds to --text; give --text, or leave it out"),
+        (("--text", "--json"), "--json and --text are different outputs; give one of them"),
+        (("--text", "--node", "a"), "--node selects rows of the table; --text has the whole"),
         (("--graph", "a.png"), "--graph writes a web page; name it a.html"),
     ],
 )

@@ -49,7 +49,7 @@ class Box:
     Attributes:
         title: name of the node.
         ops: its operators, short.
-        state: "input", "output", "float" if a call of it stays in float, else "integer".
+        state: "input", "output", "integer", "float", or "mixed" if some of its calls stay in float.
         shape: of the result, in words.
         reasons: why calls of it stay in float.
         weights: quantizers of its constants.
@@ -67,11 +67,18 @@ class Box:
 
 @dataclass(frozen=True, kw_only=True)
 class Wire:
-    """A tensor on its way from the box `source` to the box `target`, by index."""
+    """A tensor on its way.
+
+    Attributes:
+        source, target: boxes, by index.
+        pill: quantizer at its end; None without.
+        in_float: whether it leaves its source in float.
+    """
 
     source: int
     target: int
     pill: Pill | None = None
+    in_float: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +117,11 @@ class _Drawer:
         self.groups = group_numbers(network)
         self.adjacent = adjacency_groups(network)
         self.sqnr = {(layer.node, layer.op): layer.sqnr_db for layer in layers}
+        self.floats = {
+            call.variable
+            for call in (*network.inputs, *network.calls)
+            if call.op == INPUT or call.reason is not None
+        }
         self.box_of: dict[str, int] = {}
         self.members: list[list[Call]] = []
 
@@ -118,15 +130,15 @@ class _Drawer:
         noise = self._noise()
         boxes = [self._box(calls, noise.get(index)) for index, calls in enumerate(self.members)]
         wires = [
-            Wire(source=source, target=target, pill=self._pill(call, port))
+            self._wire(name, target, self._pill(call, port))
             for target, calls in enumerate(self.members)
             for call in calls
             for port in call.ports
-            for source in dict.fromkeys(self.box_of[name] for name in port.reads)
-            if source != target
+            for name in port.reads
+            if self.box_of[name] != target
         ]
         for number, name in enumerate(self.network.results):
-            wires.append(Wire(source=self.box_of[name], target=len(boxes)))
+            wires.append(self._wire(name, len(boxes), None))
             boxes.append(Box(title=f"output {number}", state=OUTPUT))
         return Diagram(boxes=boxes, wires=wires)
 
@@ -161,6 +173,11 @@ class _Drawer:
         }
         return {boxes[layer]: db for layer, db in self.sqnr.items() if layer in boxes}
 
+    def _wire(self, name: str, target: int, pill: Pill | None) -> Wire:
+        return Wire(
+            source=self.box_of[name], target=target, pill=pill, in_float=name in self.floats
+        )
+
     def _box(self, calls: Sequence[Call], sqnr_db: float | None) -> Box:
         first, last = calls[0], calls[-1]
         if first.op == INPUT:
@@ -169,7 +186,7 @@ class _Drawer:
         return Box(
             title=last.node,
             ops=tuple(short_op(call.op) or call.op for call in calls),
-            state="float" if all(call.reason is not None for call in calls) else "integer",
+            state=_state(calls),
             shape=_shape(last),
             reasons=tuple(reasons),
             weights=tuple(
@@ -195,6 +212,11 @@ class _Drawer:
             group=self.groups.get(quantizer.group),
             adjacent=self.adjacent.get(quantizer.variable),
         )
+
+
+def _state(calls: Sequence[Call]) -> str:
+    in_float = [call.reason is not None for call in calls]
+    return "float" if all(in_float) else "mixed" if any(in_float) else "integer"
 
 
 def _reads(call: Call) -> list[str]:

@@ -221,6 +221,7 @@ function swatches() {
     row.append(swatch, text);
     parts.push(row);
   }
+  parts.push(...data.notes.map((note) => element("div", note, "quiet note")));
   if (data.scale) {
     const bar = element("div", undefined, "scale");
     bar.style.background = `linear-gradient(to right, ${data.scale.colours.join(", ")})`;
@@ -247,8 +248,7 @@ function overview() {
       [toBox(box.index), element("div", box.reasons.join("; "), "reason")])),
     ...list("Quantizers with one scale", [...groups].map(([group, place]) =>
       [`g${group}: `, toPill(place)])),
-    element("h3", "About"),
-    table(data.facts),
+    ...(data.facts.length ? [element("h3", "About"), table(data.facts)] : []),
     element("h3", "Moving about"),
     element("div", "Wheel or drag to move, Ctrl and wheel to zoom. Click a node or a quantizer " +
       "for its numbers and groups. / finds, Enter goes on, Esc comes back here.", "quiet"),

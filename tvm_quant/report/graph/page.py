@@ -27,7 +27,16 @@ from tvm_quant.report.graph.svg import (
 )
 
 HERE = Path(__file__).parent
-STATES = {"integer": "runs on integers", "float": "stays in float"}
+CODE = (
+    "8ANu: 8 bit, A or S asymmetric or symmetric, N or C per tensor or channel, u or s unsigned "
+    "or signed, n narrow. A ring and g0, g1, ... mark quantizers with one scale."
+)
+NOTES = ("A solid wire carries integers, a dashed one float.", CODE)
+STATES = {
+    "integer": "runs on integers",
+    "mixed": "partly stays in float",
+    "float": "stays in float",
+}
 
 
 def write_graph(
@@ -90,6 +99,7 @@ def _data(diagram: Diagram, drawing: Drawing, facts: Mapping[str, str]) -> dict[
             for pill in pills[index]
         },
         "legend": _legend(measured),
+        "notes": NOTES,
         "scale": _scale() if measured else None,
     }
 
@@ -116,15 +126,12 @@ def _legend(measured: bool) -> list[tuple[str, str, str, bool]]:
         for state, text in STATES.items()
     ]
     return [
-        *((text, *STATE_COLOURS[state], state == "float") for text, state in states),
+        *((text, *STATE_COLOURS[state], state != "integer") for text, state in states),
         *(
             (f"quantizer of {kind}", colour, "#ffffff", False)
             for kind, colour in KIND_COLOURS.items()
             if kind != "bias"
         ),
-        ("solid wire: integers; dashed: float", "#ffffff", "#7d8590", False),
-        ("8ANu: 8 bit, Asymmetric (Symmetric),", "#ffffff", "#ffffff", False),
-        ("per teNsor (Channel), u/s sign, n narrow", "#ffffff", "#ffffff", False),
     ]
 
 

@@ -64,7 +64,7 @@ def draw(diagram: Diagram) -> Drawing:
     entries = _entries(diagram, layout, ports)
     parts = [
         *(
-            _wire(wire, sizes, layout, index, entries[index], diagram.boxes[wire.source])
+            _wire(wire, sizes, layout, index, entries[index])
             for index, wire in enumerate(diagram.wires)
         ),
         *(
@@ -122,6 +122,7 @@ STATE_COLOURS: Mapping[str, tuple[str, str]] = {
     "input": ("#e8eaed", "#5f6368"),
     "output": ("#e8eaed", "#5f6368"),
     "integer": ("#e3eefc", "#3b73b9"),
+    "mixed": ("#e3eefc", "#b06000"),
     "float": ("#ffffff", "#b06000"),
 }
 """{state: (fill, line)} of boxes."""
@@ -200,7 +201,6 @@ def _wire(
     layout: Layout,
     index: int,
     entry: float,
-    source: Box,
 ) -> str:
     x, y = layout.centres[wire.source], layout.tops[wire.source] + sizes[wire.source][1]
     path = [f"M{x:.1f} {y:.1f}"]
@@ -218,7 +218,7 @@ def _wire(
         fill="none",
         stroke="#7d8590",
         stroke_width=1.4,
-        stroke_dasharray="5 3" if source.state in ("float", "input") else None,
+        stroke_dasharray="5 3" if wire.in_float else None,
     )
 
 
@@ -243,7 +243,7 @@ def _box(box: Box, index: int, size: tuple[float, float], centre: float, top: fl
         fill=fill if box.sqnr_db is None else sqnr_colour(box.sqnr_db),
         stroke=line,
         stroke_width=1.3,
-        stroke_dasharray="6 3" if box.state == "float" else None,
+        stroke_dasharray="6 3" if box.reasons else None,
     )
     name = _text(_short(box.title), centre, top + 17, 12, DARK, text_anchor="middle")
     parts = [_tag("title", escape(_box_title(box))), frame, name]

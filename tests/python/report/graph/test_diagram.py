@@ -77,11 +77,11 @@ def test_the_whole_diagram():
             Box(title="output 0", state="output"),
         ],
         wires=[
-            Wire(source=0, target=1, pill=data),
+            Wire(source=0, target=1, pill=data, in_float=True),
             Wire(source=1, target=2),
             Wire(source=2, target=3),
             Wire(source=3, target=4),
-            Wire(source=4, target=5),
+            Wire(source=4, target=5, in_float=True),
         ],
     )
 
@@ -129,7 +129,8 @@ def test_a_node_that_is_partly_in_float_says_why():
 
     diagram = named(Annotate()(build(tail, x=(1, 4))), product="fc", biased="fc")
     (box,) = diagram.boxes[1:2]
-    assert (box.state, box.reasons) == ("integer", ("no quantized layer reads its result",))
+    assert (box.state, box.reasons) == ("mixed", ("no quantized layer reads its result",))
+    assert diagram.wires[-1].in_float
 
 
 def test_a_call_that_reads_one_tensor_twice_has_two_wires():
