@@ -116,7 +116,7 @@ class _Drawer:
         self.labels = call_labels(network)
         self.groups = group_numbers(network)
         self.adjacent = adjacency_groups(network)
-        self.sqnr = {(layer.node, layer.op): layer.sqnr_db for layer in layers}
+        self.layers = layers
         self.floats = {
             call.variable
             for call in (*network.inputs, *network.calls)
@@ -165,13 +165,17 @@ class _Drawer:
         return box if (before.node, before.op != INPUT) == (call.node, True) else None
 
     def _noise(self) -> dict[int, float]:
-        """{box: SQNR}: of boxes with the node and operator of a layer, the last one has it."""
-        boxes = {
-            (call.node, call.op): index
-            for index, calls in enumerate(self.members)
-            for call in calls
-        }
-        return {boxes[layer]: db for layer, db in self.sqnr.items() if layer in boxes}
+        """{box: SQNR}: the last box of the node, better one with the operator of the layer.
+
+        Its operator may be that of a bias, which is a node of its own in some models.
+        """
+        found = {}
+        for layer in self.layers:
+            boxes = [i for i, calls in enumerate(self.members) if calls[-1].node == layer.node]
+            exact = [i for i in boxes if layer.op in (call.op for call in self.members[i])]
+            for index in (exact or boxes)[-1:]:
+                found[index] = layer.sqnr_db
+        return found
 
     def _wire(self, name: str, target: int, pill: Pill | None) -> Wire:
         return Wire(

@@ -159,3 +159,10 @@ def test_noise_stands_at_the_operator_it_was_measured_at():
     layers = [LayerSqnr(node="node", op="relax.add", sqnr_db=np.inf)]
     diagram = diagram_of(network_of(mod), layers=layers)
     assert [box.sqnr_db for box in diagram.boxes[1:4]] == [None, np.inf, None]
+
+
+def test_noise_of_a_convolution_whose_bias_is_another_node_stands_at_the_convolution():
+    network = network_of(build(body, x=(1, 4, 2, 2)))
+    layers = [LayerSqnr(node="product", op="relax.add", sqnr_db=30.0)]
+    boxes = diagram_of(network, layers=layers).boxes
+    assert [(box.title, box.sqnr_db) for box in boxes[1:3]] == [("product", 30.0), ("biased", None)]
