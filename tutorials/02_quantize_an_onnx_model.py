@@ -19,7 +19,7 @@ from tvm import relax
 
 import tvm_quant
 from tvm_quant import QuantizeConfig, Runner, Statistics, demo, transform
-from tvm_quant.artifact import Artifact, Provenance, calibration_table
+from tvm_quant.artifact import Artifact, Provenance, calibration_table, network_of
 from tvm_quant.dataset import CheckedDataset, as_dataset
 from tvm_quant.ir import bindings, io_signature, op_name
 from tvm_quant.report import evaluate
@@ -124,6 +124,7 @@ def chapter_5(mod: tvm.IRModule, data: CheckedDataset, statistics: Statistics) -
         table=table,
         provenance=Provenance.now(dataset=data.description),
         calibrated=calibrated,
+        network=network_of(calibrated),
     )
 
 

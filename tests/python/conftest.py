@@ -16,6 +16,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from golden_files import check_golden
+
 # Tests run in several processes. TVM's threads wait by spinning: more of them than cores is slow.
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 
@@ -55,15 +57,11 @@ def shared() -> Path:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """`golden(name, text)` asserts that golden/NAME holds `text`."""
+    """`golden(name, text)` asserts that golden/NAME.txt holds `text`; see golden_files.py."""
+    update = request.config.getoption("--update-golden")
 
     def check(name: str, text: str) -> None:
-        path = HERE / "golden" / name
-        if request.config.getoption("--update-golden"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        assert path.is_file(), f"{path} is missing; run pytest --update-golden"
-        assert text == path.read_text(), f"differs from {path}; if right: pytest --update-golden"
+        check_golden(HERE / "golden" / f"{name}.txt", text, update=update)
 
     return check
 

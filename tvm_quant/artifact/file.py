@@ -5,6 +5,7 @@
     calibrated.json     optional: the float module with calibrated quantizers
     config.yaml         the `QuantizeConfig`
     calibration.json    rows of the calibration table
+    network.json        calls, edges and places of quantizers; files of older versions lack it
     provenance.json     what made it, from what
 
 Equal content gives equal bytes: members have a fixed order and no time. Only provenance.json names
@@ -25,6 +26,7 @@ import tvm
 import yaml
 from tvm import IRModule
 
+from tvm_quant.artifact.network import Network, network_of
 from tvm_quant.artifact.provenance import Provenance
 from tvm_quant.artifact.table import QuantizerRow
 from tvm_quant.atomic import atomic_write
@@ -48,6 +50,7 @@ class Artifact:
         table: quantizers, and reasons for what stayed in float.
         provenance: what made it.
         calibrated: the module just before integers, for reports layer by layer; None if left out.
+        network: what can be drawn without weights; None in files of older versions.
     """
 
     module: IRModule
@@ -55,6 +58,22 @@ class Artifact:
     table: Sequence[QuantizerRow] = field(default_factory=tuple)
     provenance: Provenance
     calibrated: IRModule | None = None
+    network: Network | None = None
+
+    def drawable(self) -> Network:
+        """The network, in a file of an older version read off its calibrated module.
+
+        Raises:
+            ArtifactError: the file has neither.
+        """
+        if self.network is not None:
+            return self.network
+        if self.calibrated is not None:
+            return network_of(self.calibrated)
+        raise ArtifactError(
+            "the file holds scales, but not which call reads which: it was written with --slim by "
+            "an older tvm_quant. Quantize again"
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the file, replacing an older one at once or not at all.
@@ -69,6 +88,8 @@ class Artifact:
             "calibration.json": _json([row.to_dict() for row in self.table]),
             "provenance.json": _json(self.provenance.to_dict()),
         }
+        if self.network is not None:
+            members["network.json"] = _json(self.network.to_dict())
         if self.calibrated is not None:
             members["calibrated.json"] = tvm.ir.save_json(self.calibrated)
         with (
@@ -98,6 +119,7 @@ class Artifact:
                 ],
                 provenance=Provenance.from_dict(json.loads(members["provenance.json"])),
                 calibrated=_optional_module(members),
+                network=_optional_network(members),
             )
         except KeyError as error:
             raise ArtifactError(f"{path} is damaged: it lacks {error}. Quantize again") from error
@@ -107,6 +129,11 @@ class Artifact:
 
 def _optional_module(members: Mapping[str, str]) -> IRModule | None:
     return tvm.ir.load_json(members["calibrated.json"]) if "calibrated.json" in members else None
+
+
+def _optional_network(members: Mapping[str, str]) -> Network | None:
+    text = members.get("network.json")
+    return None if text is None else Network.from_dict(json.loads(text))
 
 
 def _members(path: Path) -> dict[str, str]:

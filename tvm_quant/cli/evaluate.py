@@ -8,29 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import tvm
 import typer
 from rich.table import Table
 
 from tvm_quant.artifact import Artifact
 from tvm_quant.atomic import atomic_write
 from tvm_quant.cli import options
+from tvm_quant.cli.comparison import check_layers, compare_layers, open_comparison
 from tvm_quant.cli.guard import stderr, stdout
-from tvm_quant.cli.provenance import float_model, preprocess_of
-from tvm_quant.errors import ArtifactError
-from tvm_quant.ir import io_signature
-from tvm_quant.report import Evaluation, LayerSqnr, evaluate, layer_sqnr, plot_layers
+from tvm_quant.report import Evaluation, LayerSqnr, evaluate, plot_layers
 from tvm_quant.report.inspect import short_op
-from tvm_quant.transform import Prepare
 
 
 def evaluate_artifact(
     artifact: options.Artifact,
     data: options.Data,
-    model: Annotated[
-        Path | None,
-        typer.Option(help="The float model, where it is not in the place it was quantized from."),
-    ] = None,
+    model: options.FloatModel = None,
     preprocess: options.PreprocessFile = None,
     limit: options.Limit = None,
     layers: Annotated[
@@ -51,21 +44,13 @@ def evaluate_artifact(
     """
     loaded = Artifact.load(artifact)
     layers = layers or (16 if plot is not None else 0)
-    if layers and loaded.calibrated is None:
-        raise ArtifactError(
-            f"{artifact} was written with --slim and cannot show layers; quantize again without it"
-        )
-    reference, params = float_model(loaded, model)
-    reference = tvm.transform.Sequential([Prepare(params)])(reference)
-    dataset = options.open_data(
-        data, io_signature(reference), preprocess=preprocess_of(loaded, preprocess), limit=limit
-    )
+    if layers:
+        check_layers(artifact, loaded)
+    reference, dataset = open_comparison(loaded, data, model, preprocess, limit)
     with stderr().status(f"running both networks on {dataset.samples} samples"):
         result = evaluate(reference, loaded.module, dataset, target=target)
-    if layers and loaded.calibrated is not None:
-        few = dataset.fitted(dataset.signature, min(layers, dataset.samples))
-        with stderr().status(f"comparing layers on {few.samples} samples"):
-            compared = layer_sqnr(reference, loaded.calibrated, few, target=target)
+    if layers:
+        compared = compare_layers(loaded, reference, dataset, layers, target)
         result = replace(result, layers=compared)
     _print(result)
     if json is not None:

@@ -39,6 +39,12 @@ Data = Annotated[
         "--data", "-d", help="An .npz or .npy file, or a folder of images.", show_default=False
     ),
 ]
+FloatModel = Annotated[
+    Path | None,
+    typer.Option(
+        "--model", help="The float model, where it is not in the place it was quantized from."
+    ),
+]
 PreprocessFile = Annotated[
     Path | None,
     typer.Option(help="YAML file that says how images become the input (crop, mean, std, ...)."),

@@ -17,7 +17,14 @@ import typer
 from tvm import IRModule
 
 from tvm_quant import frontend
-from tvm_quant.artifact import SUFFIX, Artifact, Provenance, QuantizerRow, calibration_table
+from tvm_quant.artifact import (
+    SUFFIX,
+    Artifact,
+    Provenance,
+    QuantizerRow,
+    calibration_table,
+    network_of,
+)
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import stderr, stdout
 from tvm_quant.config import BadData, BiasCorrection, QuantizeConfig, ZeroData
@@ -175,6 +182,7 @@ def quantize_model(
         table=table,
         provenance=made,
         calibrated=None if slim else calibrated,
+        network=network_of(calibrated),
     ).save(output)
     _summarize(output, table, explain)
 

@@ -1,10 +1,13 @@
 """What a quantized network is worth: comparisons, tables, pictures."""
 
+from tvm_quant.report.adjacency import adjacency_groups
 from tvm_quant.report.evaluate import Evaluation, LayerSqnr, evaluate, layer_sqnr
+from tvm_quant.report.graph import diagram_of, graph_page, write_graph
 from tvm_quant.report.inspect import float_table, quantizer_table, select, to_json
 from tvm_quant.report.layers import layer_variables
 from tvm_quant.report.plot import plot_histogram, plot_layers
 from tvm_quant.report.sqnr import SqnrMeter, sqnr_db
+from tvm_quant.report.text import grid_code, quantizer_text
 from tvm_quant.report.trace import PassTrace
 
 __all__ = [
@@ -12,14 +15,20 @@ __all__ = [
     "LayerSqnr",
     "PassTrace",
     "SqnrMeter",
+    "adjacency_groups",
+    "diagram_of",
     "evaluate",
     "float_table",
+    "graph_page",
+    "grid_code",
     "layer_sqnr",
     "layer_variables",
     "plot_histogram",
     "plot_layers",
     "quantizer_table",
+    "quantizer_text",
     "select",
     "sqnr_db",
     "to_json",
+    "write_graph",
 ]

@@ -91,14 +91,16 @@ def layer_sqnr(
 ) -> list[LayerSqnr]:
     """Compare two modules layer by layer, variables of equal name.
 
+    A layer counts as the reference has it: before the factors that `MatchScales` puts behind it.
+
     Args:
         reference: the float module after Prepare.
         calibrated: the same with calibrated quantizers; both in float, so values can be compared.
         dataset: a few batches are enough.
         target: what to compile both for.
     """
-    known = set(layer_variables(reference).values())
-    layers = {node: var for node, var in layer_variables(calibrated).items() if var in known}
+    ops = {str(b.var.name): op_name(b.value) or "call" for b in bindings(main_function(calibrated))}
+    layers = {node: var for node, var in layer_variables(reference).items() if var in ops}
     if not layers:
         return []
     names = list(layers.values())
@@ -108,7 +110,6 @@ def layer_sqnr(
         exact, close = (runner.run(batch.inputs) for runner in runners)
         for meter, one, other in zip(meters, exact, close, strict=True):
             meter.add(valid_rows(np.asarray(one), batch), valid_rows(np.asarray(other), batch))
-    ops = {str(b.var.name): op_name(b.value) or "call" for b in bindings(main_function(calibrated))}
     return [
         LayerSqnr(node=node, op=ops[var], sqnr_db=meter.db)
         for (node, var), meter in zip(layers.items(), meters, strict=True)

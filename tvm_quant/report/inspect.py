@@ -79,12 +79,17 @@ def _numbers(row: QuantizerRow) -> tuple[str, str, str]:
     if row.scale is None or row.zero_point is None:
         return "not calibrated", "", ""
     return (
-        _span(row.scale, "{:.4g}"),
-        _span(row.zero_point, "{}"),
+        span(row.scale, "{:.4g}"),
+        span(row.zero_point, "{}"),
         f"{row.low:.4g} .. {row.high:.4g}",
     )
 
 
-def _span(values: Sequence[float], style: str) -> str:
+def span(values: Sequence[float], style: str) -> str:
+    """The smallest and the largest value; one where they read the same.
+
+    >>> span([0.25, 1], "{:.3g}"), span([1, 1], "{}")
+    ('0.25 .. 1', '1')
+    """
     low, high = style.format(min(values)), style.format(max(values))
     return low if low == high else f"{low} .. {high}"

@@ -8,7 +8,7 @@ import pytest
 import tvm
 
 from small_networks import calibrated_network
-from tvm_quant.artifact import Artifact, Provenance, calibration_table
+from tvm_quant.artifact import Artifact, Provenance, calibration_table, network_of
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.errors import ArtifactError
 
@@ -32,6 +32,7 @@ def artifact():
         table=calibration_table(mod),
         provenance=PROVENANCE,
         calibrated=mod,
+        network=network_of(mod),
     )
 
 
@@ -52,11 +53,26 @@ def test_what_is_saved_is_loaded(tmp_path, artifact):
     tvm.ir.assert_structural_equal(loaded.calibrated, artifact.calibrated)
     assert (loaded.config, loaded.provenance) == (artifact.config, artifact.provenance)
     assert loaded.table == artifact.table
+    assert loaded.network == artifact.network
 
 
 def test_the_calibrated_module_can_be_left_out(tmp_path, artifact):
     replace(artifact, calibrated=None).save(tmp_path / "m.tvmq")
     assert Artifact.load(tmp_path / "m.tvmq").calibrated is None
+
+
+def test_a_file_of_an_older_version_is_drawn_from_its_calibrated_module(tmp_path, artifact):
+    replace(artifact, network=None).save(tmp_path / "m.tvmq")
+    loaded = Artifact.load(tmp_path / "m.tvmq")
+    assert loaded.network is None
+    assert loaded.drawable() == artifact.drawable() == artifact.network
+
+
+def test_a_slim_file_of_an_older_version_cannot_be_drawn(tmp_path, artifact):
+    replace(artifact, network=None, calibrated=None).save(tmp_path / "m.tvmq")
+    message = "the file holds scales, but not which call reads which: .* Quantize again"
+    with pytest.raises(ArtifactError, match=message):
+        Artifact.load(tmp_path / "m.tvmq").drawable()
 
 
 def test_equal_content_gives_equal_bytes(tmp_path, artifact):
@@ -153,6 +169,8 @@ def test_a_file_from_a_newer_version_is_refused(tmp_path, artifact):
         ({"calibration_json": '[{"nodes": 1}]'}, "calibration table has a row that cannot be read"),
         ({"provenance_json": '{"made": 1}'}, "the provenance cannot be read"),
         ({"calibration_json": "[1"}, "is damaged"),
+        ({"network_json": "[1"}, "is damaged"),
+        ({"network_json": "[]"}, "the network cannot be read"),
     ],
 )
 def test_damaged_members_are_refused(tmp_path, artifact, members, message):

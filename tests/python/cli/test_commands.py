@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import shutil
 import zipfile
 from dataclasses import replace
@@ -292,6 +293,58 @@ def test_inspect_selects_nodes_and_prints_json(invoke, refused, artifact):
     rows = json.loads(result.stdout)
     assert {row["op"] for row in rows} == {"relax.nn.conv2d"}
     refused("inspect", artifact, "--node", "steam", message="pattern 'steam' matches no node")
+
+
+def test_inspect_prints_quantizers_as_text(invoke, everything, refused, tmp_path):
+    result = invoke("inspect", everything.path, "--text")
+    assert result.stdout == (
+        "body.conv:0 conv2d 7SNsn activation <- stem.relu\n"
+        "body.conv:1 conv2d 7SCsn weight <- constant, axis 0\n"
+    )
+    lines = invoke("inspect", everything.path, "--text", "--scales").stdout.splitlines()
+    assert re.fullmatch(
+        r"body\.conv:0 conv2d 7SNsn activation <- stem\.relu, scale [\d.e-]+, zero 0", lines[0]
+    )
+    old = tmp_path / "old.tvmq"
+    replace(Artifact.load(everything.path), network=None).save(old)
+    refused("inspect", old, "--text", message="the file holds scales, but not which call reads")
+
+
+def test_inspect_draws_the_network(invoke, everything, tmp_path):
+    page = tmp_path / "small.html"
+    result = invoke("inspect", everything.path, "--graph", page)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"wrote {page} ({page.stat().st_size / 1000:.0f} kB)\n"
+    text = page.read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    for part in ('data-pill="body.conv:0"', "left in float by skip pattern", "7SCsn", "small.onnx"):
+        assert part in text
+    assert " dB</text>" not in text
+
+
+def test_inspect_measures_layers_for_the_drawing(invoke, refused, artifact, small, tmp_path):
+    page = tmp_path / "small.html"
+    options = ("--graph", page, "--data", small.evaluation, "--limit", 8)
+    result = invoke("inspect", artifact, *options)
+    assert result.exit_code == 0, result.output
+    assert len(re.findall(r"\d\d\.\d dB</text>", page.read_text())) == 3
+    replace(Artifact.load(artifact), calibrated=None).save(tmp_path / "slim.tvmq")
+    message = "was written with --slim and cannot show layers"
+    refused("inspect", tmp_path / "slim.tvmq", *options, message=message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--data", "d.npz"), "--data measures layers for --graph; give --graph, or leave it out"),
+        (("--scales",), "--scales adds to --text; give --text, or leave it out"),
+        (("--text", "--json"), "--json and --text are different outputs; give one of them"),
+        (("--text", "--node", "a"), "--node selects rows of the table; --text has the whole"),
+        (("--graph", "a.png"), "--graph writes a web page; name it a.html"),
+    ],
+)
+def test_inspect_refuses_options_that_do_not_go_together(refused, artifact, options, message):
+    refused("inspect", artifact, *options, message=message)
 
 
 def test_inspect_refuses_a_file_from_a_newer_version(refused, artifact, tmp_path):

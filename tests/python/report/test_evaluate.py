@@ -7,10 +7,11 @@ import pytest
 import tvm
 from tvm import relax
 
+from plain_tvm import build
 from small_networks import calibrated_network, samples
 from tvm_quant.dataset import DatasetWarning, as_dataset
 from tvm_quant.errors import DatasetError
-from tvm_quant.ir import io_signature, tapped
+from tvm_quant.ir import io_signature, tapped, with_node_names
 from tvm_quant.report import evaluate, layer_sqnr, sqnr_db
 
 
@@ -88,6 +89,22 @@ def test_noise_of_each_layer_is_measured_under_the_users_name():
     )
     assert (layer.node, layer.op) == ("stem.conv", "relax.nn.conv2d")
     assert layer.sqnr_db == pytest.approx(sqnr_db(exact, close))
+
+
+def test_a_layer_with_a_factor_behind_it_is_compared_before_the_factor():
+    def network(factor):
+        def body(bb, x):
+            total = bb.emit(relax.op.add(x, x), "total")
+            if factor:
+                total = bb.emit(relax.op.multiply(total, relax.const(2.0)), "total_matched")
+            return bb.emit(relax.op.nn.relu(total), "relu")
+
+        mod = build(body, x=(2, 3, 4, 4))
+        mod["main"] = with_node_names(mod["main"], {"total": "sum", "total_matched": "sum"})
+        return mod
+
+    (layer,) = layer_sqnr(network(False), network(True), dataset())
+    assert (layer.node, layer.op, layer.sqnr_db) == ("sum", "relax.add", np.inf)
 
 
 def test_a_result_is_written_as_json():
