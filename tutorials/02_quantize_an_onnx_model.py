@@ -106,6 +106,7 @@ def chapter_5(mod: tvm.IRModule, data: CheckedDataset, statistics: Statistics) -
         transform.Annotate(config),
         transform.CalibrateWeights(config),
         transform.CalibrateActivations(statistics, config),
+        transform.UntieScales(config),
         transform.MatchScales(statistics, config),
         transform.FitAccumulators(),
         transform.CorrectBias(config, statistics, data),

@@ -30,6 +30,7 @@ from tvm_quant.transform import (
     Realize,
     RoundBias,
     RoundWeights,
+    UntieScales,
 )
 
 Params = Mapping[str, npt.NDArray[Any]]
@@ -111,6 +112,7 @@ def pipeline(
         CalibrateWeights(config),
         *profiling,
         CalibrateActivations(known, config),
+        UntieScales(config),
         *([MatchScales(statistics, config)] if has_data else []),
         FitAccumulators(config),
         CorrectBias(config, known, dataset, progress=progress),

@@ -29,7 +29,7 @@ def residual(bb: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
 
 def concat(bb: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
     parts = [conv(bb, x, "left"), conv(bb, x, "right")]
-    pooled = bb.emit(NN.max_pool2d(x, (3, 3), padding=1), "pooled")
+    pooled = bb.emit(NN.max_pool2d(conv(bb, x, "middle"), (3, 3), padding=1), "pooled")
     both = bb.emit(R.concat([*parts, pooled], axis=1), "both")
     return bb.emit(NN.conv2d(both, weight(4, 12, 1, 1)), "head")
 

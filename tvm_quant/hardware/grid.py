@@ -62,6 +62,21 @@ class Grid:
             narrow=bool(narrow),
         )
 
+    @classmethod
+    def of(cls, spec: QuantSpec) -> Grid:
+        """The grid of a quantizer.
+
+        >>> str(Grid.of(QuantSpec(bits=8, narrow=True, axis=0)))
+        '8SCsn'
+        """
+        return cls(
+            bits=spec.bits,
+            symmetric=spec.symmetric,
+            per_channel=spec.axis is not None,
+            signed=spec.signed,
+            narrow=spec.narrow,
+        )
+
     def __str__(self) -> str:
         sign = {True: "s", False: "u", None: ""}[self.signed]
         mode, granularity = "S" if self.symmetric else "A", "C" if self.per_channel else "N"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
@@ -29,6 +29,11 @@ class DisjointSets(Generic[Item]):
     def join(self, one: Item, other: Item) -> None:
         """Make the sets of two items one."""
         self._parent[self.root(other)] = self.root(one)
+
+    def join_all(self, items: Sequence[Item]) -> None:
+        """Make the sets of all items one."""
+        for item in items[1:]:
+            self.join(items[0], item)
 
     def together(self, one: Item, other: Item) -> bool:
         """Whether two items are in one set."""

@@ -7,7 +7,7 @@ from tvm_quant.report.inspect import float_table, quantizer_table, select, to_js
 from tvm_quant.report.layers import layer_variables
 from tvm_quant.report.plot import plot_histogram, plot_layers
 from tvm_quant.report.sqnr import SqnrMeter, sqnr_db
-from tvm_quant.report.text import grid_code, quantizer_text
+from tvm_quant.report.text import quantizer_text
 from tvm_quant.report.trace import PassTrace
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "evaluate",
     "float_table",
     "graph_page",
-    "grid_code",
     "layer_sqnr",
     "layer_variables",
     "plot_histogram",

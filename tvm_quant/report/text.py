@@ -4,7 +4,7 @@
     stem.conv:1 conv2d 8SCsn weight <- constant, axis 0
     cat:1 concat 8ANu activation <- branch2.relu, group 0
 
-A line holds the port and operator that read the quantizer, its grid (see `grid_code`), the role of
+A line holds the port and operator that read the quantizer, its grid (see `Grid`), the role of
 the tensor, and where the tensor comes from. Where several calls have the name of one node, the
 second is `name#2`. Quantizers of one group have one scale.
 """
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tvm_quant.artifact import Call, Network, Port, QuantizerRow, placed_rows
+from tvm_quant.hardware import Grid
 from tvm_quant.op import NO_GROUP, QuantSpec
 from tvm_quant.report.inspect import short_op, span
 
@@ -49,20 +50,6 @@ def quantizer_text(network: Network, table: Sequence[QuantizerRow] = ()) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def grid_code(spec: QuantSpec) -> str:
-    """A grid in short: bits, Symmetric or Asymmetric, per-teNsor or per-Channel, sign, narrow.
-
-    >>> grid_code(QuantSpec(bits=8, signed=False, symmetric=False))
-    '8ANu'
-    >>> grid_code(QuantSpec(bits=8, narrow=True, axis=0))
-    '8SCsn'
-    """
-    mode = "S" if spec.symmetric else "A"
-    granularity = "N" if spec.axis is None else "C"
-    sign = "s" if spec.signed else "u"
-    return f"{spec.bits}{mode}{granularity}{sign}{'n' if spec.narrow else ''}"
-
-
 def call_labels(network: Network) -> dict[str, str]:
     """{variable: label} of the calls: the name of the node, "name#2" for its second call."""
     seen: Counter[str] = Counter()
@@ -89,7 +76,7 @@ def _line(label: str, call: Call, port: Port, groups: Mapping[int, int], scales:
     assert port.quantizer is not None
     quantizer = port.quantizer
     place = f"{label}:{port.number} {short_op(call.op)}"
-    head = f"{place} {grid_code(quantizer.spec)} {quantizer.kind.value} <- {port.tensor}"
+    head = f"{place} {Grid.of(quantizer.spec)} {quantizer.kind.value} <- {port.tensor}"
     row = scales.get((call.variable, port.number))
     return ", ".join([head, *_details(quantizer.spec, groups.get(quantizer.group)), *_scale(row)])
 

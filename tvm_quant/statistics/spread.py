@@ -75,6 +75,12 @@ class ChannelSpread:
         """Bin after the last column."""
         return self.start + int(self.weights.shape[2])
 
+    @property
+    def mean_weight(self) -> float:
+        """Weight of a channel on the average, a power of two; 1 where nothing was counted."""
+        mean = self.weights.sum() / max(len(self.weights), 1)
+        return float(2.0 ** np.round(np.log2(mean))) if mean else 1.0
+
     def merge(self, later: ChannelSpread) -> ChannelSpread:
         """The spread of both data sets."""
         start, stop = _span([self, later])
@@ -121,9 +127,13 @@ class ChannelSpread:
 
 
 def join_spreads(parts: Sequence[ChannelSpread]) -> ChannelSpread:
-    """The channels of several tensors, one after the other."""
+    """The channels of several tensors of one size, one after the other.
+
+    The energy of a tensor says nothing beside that of another: channels get a weight of about 1 on
+    the average of their tensor.
+    """
     start, stop = _span(parts)
-    weights = np.concatenate([part.over(start, stop) for part in parts])
+    weights = np.concatenate([part.over(start, stop) / part.mean_weight for part in parts])
     return ChannelSpread(start=start, weights=weights)
 
 

@@ -13,6 +13,7 @@ from tvm_quant.transform.realize import Realize
 from tvm_quant.transform.round_bias import RoundBias
 from tvm_quant.transform.round_weights import RoundWeights
 from tvm_quant.transform.simulate import Simulate
+from tvm_quant.transform.untie_scales import UntieScales
 
 __all__ = [
     "Annotate",
@@ -28,4 +29,5 @@ __all__ = [
     "RoundBias",
     "RoundWeights",
     "Simulate",
+    "UntieScales",
 ]

@@ -34,7 +34,7 @@ from tvm_quant.estimator import (
     scale_zero_point,
 )
 from tvm_quant.hardware import hardware_row
-from tvm_quant.ir import bindings, constant, consumers, with_names_of
+from tvm_quant.ir import bindings, constant, consumers, op_name, with_names_of
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
     NO_GROUP,
@@ -50,9 +50,10 @@ from tvm_quant.op import (
     spec_of,
 )
 from tvm_quant.statistics import ChannelSpread, Statistics, join_spreads, without_outliers
+from tvm_quant.transform.annotate import float_reasons
 from tvm_quant.transform.calibrate_activations import layer_estimator
 from tvm_quant.transform.calibrate_weights import CalibrateWeights
-from tvm_quant.transform.channel_readers import find_readers
+from tvm_quant.transform.channel_readers import CHANNELWISE, find_readers
 from tvm_quant.transform.channel_scale import (
     Array,
     ChannelRange,
@@ -125,6 +126,8 @@ class _Finder:
         self.values = {binding.var: binding.value for binding in bindings(func)}
         self.uses = consumers(func)
         self.statistics = statistics
+        self.params = set(func.params)
+        self.floats = float_reasons(func)
         self.estimators = {q.var: layer_estimator(config, q) for q in quantizers(func)}
         self.powers = powers
 
@@ -189,21 +192,42 @@ class _Finder:
     def _tensor(self, members: list[relax.Var]) -> tuple[relax.Var, int, list[relax.Var]] | None:
         """(tensor that the readers see, its channel axis, quantizers in channel order)."""
         first = members[0]
-        if not all(self._is_linear(self.values[var].args[0]) for var in members):
-            return None
         if group_of(self.values[first]) == NO_GROUP:
             axis = self._channel_axis(first)
-            return None if axis is None else (first, axis, members)
-        joins = {user for var in members for user, _port in self.uses[var]}
-        if len(joins) != 1 or None in joins:
+            takes_factors = axis is not None and self._is_linear(self.values[first].args[0])
+            return (first, axis, members) if takes_factors and axis is not None else None
+        if not all(self._takes_factor(self.values[var].args[0]) for var in members):
             return None
-        (join,) = joins
-        call = self.values[join]
-        if role_of(call) is not Role.JOIN or len(members) != len(call.args[0].fields):
+        joins = {self._join_of(var) for var in members}
+        (join,) = joins if len(joins) == 1 else (None,)
+        if join is None or len(members) != len(self.values[join].args[0].fields):
             return None
-        axis = int(call.attrs.axis) % _rank(join)
-        ordered = list(call.args[0].fields)
-        return (join, axis, ordered) if set(ordered) == set(members) else None
+        ordered = [self._codes_of(field) for field in self.values[join].args[0].fields]
+        if set(ordered) != set(members):
+            return None
+        return join, int(self.values[join].attrs.axis) % _rank(join), ordered
+
+    def _join_of(self, var: relax.Var) -> relax.Var | None:
+        """The concat that alone reads a tensor of codes, behind what keeps channels apart."""
+        while len(self.uses[var]) == 1:
+            ((user, _port),) = self.uses[var]
+            if user is None or role_of(self.values[user]) is Role.JOIN:
+                return user
+            if op_name(self.values[user]) not in CHANNELWISE:
+                return None
+            var = user
+        return None
+
+    def _codes_of(self, var: relax.Var) -> relax.Var:
+        """The quantizer before what keeps channels apart."""
+        while op_name(self.values[var]) in CHANNELWISE:
+            var = self.values[var].args[0]
+        return var
+
+    def _takes_factor(self, expr: relax.Expr) -> bool:
+        """Whether a factor before the quantizer costs nothing, or one multiplication in float."""
+        in_float = expr in self.params or str(expr.name) in self.floats
+        return in_float or self._is_linear(expr)
 
     def _is_linear(self, expr: relax.Expr) -> bool:
         """Whether the quantizer reads an accumulator, which takes a factor for nothing."""

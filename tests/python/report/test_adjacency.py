@@ -40,8 +40,8 @@ def test_a_tensor_that_two_calls_read_joins_them():
 
 def test_parts_of_a_concat_are_adjacent_to_the_layer_that_reads_it():
     assert groups(Annotate()(placed_network("concat"))) == [
-        {"x_q", "left_weight_q", "right_weight_q"},
-        {"left_relu_q", "right_relu_q", "pooled_q", "head_weight_q"},
+        {"x_q", "left_weight_q", "right_weight_q", "middle_weight_q"},
+        {"left_relu_q", "right_relu_q", "middle_relu_q", "head_weight_q"},
     ]
 
 

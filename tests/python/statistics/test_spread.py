@@ -80,9 +80,17 @@ def test_joined_tensors_have_the_channels_of_both():
     assert joined.weights.shape[0] == 5
     for spread, gains in ((left, [1, 1, 0, 0, 0]), (right, [0, 0, 1, 1, 1])):
         edges, below = whole(spread).cumulative()
-        alone = np.diff(below)
+        alone = np.diff(below) / spread.mean_weight
         both = np.interp(edges, *whole(joined, gains=gains).cumulative())
         assert_allclose(np.diff(both), alone, atol=1e-6)
+
+
+def test_a_quiet_tensor_does_not_outweigh_a_loud_one_that_it_is_joined_with():
+    quiet = normal(0, (1, 2, 9))
+    joined = join_spreads([spread_of(quiet), spread_of(4096 * quiet)])
+    totals = joined.weights.sum(axis=(1, 2))
+    assert_array_equal(totals[:2], totals[2:])
+    assert 0.7 < totals.mean() < 1.5
 
 
 def test_zeros_have_no_weight_and_join_the_rest():
@@ -93,8 +101,9 @@ def test_zeros_have_no_weight_and_join_the_rest():
     loud = spread_of(normal(0, (1, 2, 9)))
     assert_array_equal(silent.merge(loud).weights, loud.weights)
     assert_array_equal(loud.merge(silent).weights, loud.weights)
-    assert_array_equal(join_spreads([silent, loud]).weights[2:], loud.weights)
-    assert not join_spreads([silent, loud]).weights[:2].any()
+    joined = join_spreads([silent, loud]).weights
+    assert_array_equal(joined[2:] * loud.mean_weight, loud.weights)
+    assert not joined[:2].any()
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 112, 112), (1, 112, 112, 3), (1, 3, 65), (1, 3, 7, 7)])

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_quant.artifact import Call, Network, Port, QuantizerRow
+from tvm_quant.hardware import Grid
 from tvm_quant.report.adjacency import adjacency_groups
 from tvm_quant.report.evaluate import LayerSqnr
 from tvm_quant.report.inspect import short_op, span
-from tvm_quant.report.text import call_labels, grid_code, group_numbers
+from tvm_quant.report.text import call_labels, group_numbers
 
 INPUT, OUTPUT = "input", "output"
 
@@ -26,7 +27,7 @@ class Pill:
     Attributes:
         name: of the quantizer; ports with the same one share it.
         place: call and port, "conv1:0".
-        code: of the grid, see `grid_code`.
+        code: of the grid, see `Grid`.
         kind: role of the tensor.
         facts: {what: in words} of grid, scale, zero point and range.
         group: number of its scale group; None without.
@@ -210,7 +211,7 @@ class _Drawer:
         return Pill(
             name=quantizer.variable,
             place=f"{self.labels[call.variable]}:{port.number}",
-            code=grid_code(quantizer.spec),
+            code=str(Grid.of(quantizer.spec)),
             kind=quantizer.kind.value,
             facts=dict(_facts(port, row)),
             group=self.groups.get(quantizer.group),

@@ -144,7 +144,7 @@ def test_a_call_that_reads_one_tensor_twice_has_two_wires():
 def test_groups_are_numbered():
     diagram = diagram_of(network_of(Annotate()(placed_network("concat"))))
     groups = [wire.pill.group for wire in diagram.wires if wire.pill]
-    assert groups == [None, None, 0, 0, 0]
+    assert groups == [None, None, None, 0, 0, 0]
 
 
 def test_noise_stands_at_the_operator_it_was_measured_at():

@@ -65,14 +65,14 @@ def test_the_panel_knows_boxes_quantizers_and_groups():
         "state": "integer",
         "shape": "1 x 12 x 8 x 8",
         "reasons": [],
-        "pills": ["both:0", "both:1", "both:2"],
+        "pills": ["both:0", "both:1"],
         "sqnr": None,
         "sqnr_db": None,
     }
     assert {p for p, pill in data["pills"].items() if pill["group"] == 0} == {
         "both:0",
         "both:1",
-        "both:2",
+        "pooled:0",
     }
     assert data["pills"]["both:1"]["box"] == both
     assert {"source": titles.index("right_relu"), "target": both} in data["wires"]
