@@ -6,10 +6,13 @@ After     q = simulated_quantize(x * r, s', z')                 r per channel
           y = R.nn.conv2d(q, simulated_quantize(w / r, t', 0))
 
 x is an accumulator, so Realize merges r into its requantize, and the products of every channel
-still have one scale while they are accumulated. A sum or a mean that also reads q gets the factors
-undone (channel_readers.py), which costs nothing on integers either. The operands of a concat, which
-have to share a grid, get a factor each in the same way: a branch of range 1 beside one of range 100
-keeps all its codes.
+still have one scale while they are accumulated. Or x is a float tensor, such as the result of a
+layer norm, and r costs one multiplication in the kernel that quantizes it: what SmoothQuant does
+for transformers (Xiao et al., arXiv:2211.10438), without its exponent to choose.
+
+A sum or a mean that also reads q gets the factors undone (channel_readers.py), which costs nothing
+on integers either. The operands of a concat, which have to share a grid, get a factor each in the
+same way: a branch of range 1 beside one of range 100 keeps all its codes.
 
 Where the factors come from: channel_scale.py. Only where the prediction says that it pays. The
 range of the scaled tensor comes from the estimator again, which sees how the channels are spread.
@@ -192,12 +195,11 @@ class _Finder:
     def _tensor(self, members: list[relax.Var]) -> tuple[relax.Var, int, list[relax.Var]] | None:
         """(tensor that the readers see, its channel axis, quantizers in channel order)."""
         first = members[0]
-        if group_of(self.values[first]) == NO_GROUP:
-            axis = self._channel_axis(first)
-            takes_factors = axis is not None and self._is_linear(self.values[first].args[0])
-            return (first, axis, members) if takes_factors and axis is not None else None
         if not all(self._takes_factor(self.values[var].args[0]) for var in members):
             return None
+        if group_of(self.values[first]) == NO_GROUP:
+            axis = self._channel_axis(first)
+            return None if axis is None else (first, axis, members)
         joins = {self._join_of(var) for var in members}
         (join,) = joins if len(joins) == 1 else (None,)
         if join is None or len(members) != len(self.values[join].args[0].fields):
