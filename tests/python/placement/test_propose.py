@@ -10,7 +10,7 @@ from placement.placed import placed
 from plain_tvm import build
 from tvm_quant.config import LayerConfig, MergeRule, QuantizeConfig
 from tvm_quant.hardware import ARM_DOT, X86_VNNI, OperandGrids, grids
-from tvm_quant.op import Kind
+from tvm_quant.op import Kind, Role
 from tvm_quant.placement import Tensor, propose
 
 OPS = relax.op
@@ -499,3 +499,26 @@ def test_a_concat_of_a_constant_stays_in_float():
         {"out(x)": U8, "out(both)": U8} | kernels("first", "second"),
         reasons={"both": "joins a constant"},
     )
+
+
+def test_a_depthwise_branch_with_settings_of_its_own_keeps_scales_per_channel_at_a_fork():
+    fine = OperandGrids(data=grids("8SC 8SN"), other=grids("8SN"), weight=grids("8SCsn"))
+    plain = OperandGrids(data=grids("8SN"), other=grids("8SN"), weight=grids("8SCsn"))
+    hardware = replace(
+        X86_VNNI,
+        name="mine",
+        roles=dict.fromkeys(Role, plain),
+        ops={"relax.nn.conv2d:depthwise": fine},
+    )
+
+    def body(bb, x):
+        first = conv(bb, x, "first")
+        deep = bb.emit(OPS.nn.conv2d(first, weight(4, 1, 3, 3), groups=4), "deep")
+        return conv(bb, first, "wide"), deep
+
+    merged = {"out(x)": "8SN", "out(first)": "8SN"}
+    apart = {"out(x)": "8SN", "in(wide,0)": "8SN", "in(deep,0)": "8SC 8SN"}
+    layers = kernels("first", "wide", "deep")
+    assert places(body, hardware=hardware) == expected(merged | layers)
+    own = QuantizeConfig(overrides={"deep": LayerConfig(nbit_activation=8)})
+    assert places(body, own, hardware) == expected(apart | layers)

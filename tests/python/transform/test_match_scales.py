@@ -487,3 +487,27 @@ def test_channels_of_a_float_tensor_share_a_grid(outlier):
     runners = [Runner(found) for found in (mod, quantize(mod, dataset=list(data)))]
     exact, close = (np.stack([runner.run({"x": x})[0] for x in data]) for runner in runners)
     assert sqnr_db(exact, close) > 32
+
+
+def test_a_depthwise_branch_has_scales_per_channel_at_a_fork():
+    """Of the two readers of one quantizer, neither loses the codes of quiet channels."""
+
+    def body(bb, x):
+        y = first(bb, x)
+        wide = bb.emit(NN.conv2d(y, spread((4, CHANNELS, 1, 1), 1, inverse=True, seed=1)), "wide")
+        deep = spread((CHANNELS, 1, 3, 3), 0, inverse=True, seed=2)
+        return wide, bb.emit(NN.conv2d(y, deep, groups=CHANNELS), "deep")
+
+    mod = build(body, x=(1, 3, 8, 8))
+    data = [normal(1, 3, 8, 8, seed=seed) for seed in range(16)]
+    noise = {}
+    for matched in (True, False):
+        config = QuantizeConfig(match_channel_scales=matched)
+        runners = [Runner(found) for found in (mod, quantize(mod, dataset=data, config=config))]
+        outputs = [[runner.run({"x": x}) for x in data] for runner in runners]
+        noise[matched] = [
+            sqnr_db(np.stack(exact), np.stack(close))
+            for exact, close in zip(*(zip(*side, strict=True) for side in outputs), strict=True)
+        ]
+    assert min(noise[True]) > 33
+    assert max(noise[False]) < 25
