@@ -63,13 +63,13 @@ class ChannelSpread:
 
     @classmethod
     def folded(cls, start: int, weights: Array) -> ChannelSpread:
-        """The last `BINS` columns up to the largest magnitude; the first one takes those before."""
-        used = np.flatnonzero(weights.any(axis=(0, 1)))
-        stop = int(used[-1]) + 1 if used.size else 0
-        first = max(stop - BINS, 0)
-        kept = weights[:, :, first:stop].copy()
-        kept[:, :, :1] += weights[:, :, :first].sum(axis=2, keepdims=True)
-        return cls(start=start + first if used.size else 0, weights=kept)
+        """The last `BINS` columns; the first one takes those before."""
+        first = weights.shape[2] - BINS
+        if first <= 0:
+            return cls(start=start, weights=weights)
+        kept = weights[:, :, first:].copy()
+        kept[:, :, 0] += weights[:, :, :first].sum(axis=2)
+        return cls(start=start + first, weights=kept)
 
     @property
     def stop(self) -> int:
@@ -115,9 +115,11 @@ class ChannelSpread:
         return np.asarray(low + (whole - left)[:, None, :] * (high - low))
 
     def over(self, start: int, stop: int) -> Array:
-        """The weights with columns from bin `start` to bin `stop`."""
+        """The weights with columns from bin `start` to bin `stop`; no copy where these are all."""
         if not self.weights.size:
             return np.zeros((*self.weights.shape[:2], stop - start))
+        if (start, stop) == (self.start, self.stop):
+            return self.weights
         return np.pad(self.weights, ((0, 0), (0, 0), (self.start - start, stop - self.stop)))
 
 
@@ -145,6 +147,7 @@ class SpreadCollector:
     def __init__(self, channels: int):
         self._start = 0
         self._weights = np.zeros((channels, 2, 0))
+        self._given = False  # whether a `ChannelSpread` holds the weights
         self._waiting: list[tuple[Array, float]] = []
 
     def add(self, view: Array, energy: Array) -> None:
@@ -166,6 +169,7 @@ class SpreadCollector:
     def spread(self) -> ChannelSpread:
         """What has been gathered so far."""
         self._count()
+        self._given = True
         return ChannelSpread.folded(self._start, self._weights)
 
     def _count(self) -> None:
@@ -189,9 +193,11 @@ class SpreadCollector:
         bins = self._weights.shape[2]
         if not bins:
             self._start = max(key + 1 - BINS, 0)
-        grown = key + 1 - self._start - bins
-        if grown > 0:
-            self._weights = np.pad(self._weights, ((0, 0), (0, 0), (0, grown)))
+        grown = max(key + 1 - self._start - bins, 0)
+        if grown or self._given:
+            weights = np.zeros((len(self._weights), 2, bins + grown))
+            weights[:, :, :bins] = self._weights
+            self._weights, self._given = weights, False
 
 
 def _keys(magnitudes: Array) -> Array:
