@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 #: Part of the squares that a variance, their difference to the square of the mean, may miss.
 ROUNDING = 1e-12
 #: Patches that are added to the sums at once, at least.
-TOGETHER = 128
+TOGETHER = 256
 #: Batches that tell what is silent, at most.
 PILOT = 8
 
