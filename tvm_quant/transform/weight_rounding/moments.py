@@ -31,14 +31,9 @@ PILOT = 8
 
 
 class Moments:
-    """Weighted moments of the patches of a contraction.
+    """Weighted moments of the patches of a contraction, by block of it."""
 
-    Args:
-        blocks: of the contraction.
-    """
-
-    def __init__(self, blocks: Blocks):
-        self.blocks = blocks
+    def __init__(self) -> None:
         self.count = 0
         self._weight = 0.0
         self._sum = np.zeros(())
@@ -107,7 +102,7 @@ def gather_moments(
     """
     network = _Network(Worker(_with_patches(mod, layers)), len(layers))
     reading = _Reading(network, tuple(layers.values()), _floors(network, batches, executor))
-    moments = {name: Moments(blocks) for name, (_patches, blocks) in layers.items()}
+    moments = {name: Moments() for name in layers}
     console = Console(stderr=True)
     with closing(ordered_map(reading, batches, executor)) as results:
         for found in track(
