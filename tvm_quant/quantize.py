@@ -56,7 +56,8 @@ def quantize(
             `tvm_quant.dataset.as_dataset`. Without it every activation is assumed to lie within
             +-`config.global_scale`.
         config: see `QuantizeConfig`.
-        executor: runs calibration on its workers; the result has the same bits without.
+        executor: runs calibration on its workers. Without, a thread for each core works, up to
+            four. The result has the same bits.
         progress: show progress bars.
         statistics: of an earlier run on the same network: calibrates without running all of the
             data again. An empty one is filled. Weights are rounded to nearest where there are
@@ -116,7 +117,7 @@ def pipeline(
         *([MatchScales(statistics, config)] if has_data else []),
         FitAccumulators(config),
         CorrectBias(config, known, dataset, progress=progress),
-        RoundWeights(config, dataset, progress=progress),
+        RoundWeights(config, dataset, executor=executor, progress=progress),
         RoundBias(),
         *([] if config.simulate else [Realize(config.requantize or row.requantize)]),
     ]

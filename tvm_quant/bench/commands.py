@@ -9,6 +9,7 @@ from tvm_quant.bench.agreement import agreement
 from tvm_quant.bench.builds import builds
 from tvm_quant.bench.memory import memory
 from tvm_quant.bench.peers import peers
+from tvm_quant.bench.quantize_time import quantize_time
 from tvm_quant.bench.speed import speed
 from tvm_quant.bench.workers import workers
 
@@ -20,6 +21,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "memory": memory,
     "workers": workers,
     "peers": peers,
+    "quantize-time": quantize_time,
     "speed": speed,
 }
 """{command: function}, in the order of the help."""

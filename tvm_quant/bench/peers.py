@@ -88,9 +88,21 @@ PER_CHANNEL_OPSET = 13
 
 
 def _onnxruntime_quantize(model: Path, samples: Samples, batch: int, folder: Path) -> Path:
+    return onnxruntime_static(onnxruntime_prepared(model, folder), samples, batch, folder)
+
+
+def onnxruntime_prepared(model: Path, folder: Path) -> Path:
+    """The model with shapes, in an opset that knows scales per channel."""
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    prepared = folder / "prepared.onnx"
+    quant_pre_process(str(_modern(model, folder)), str(prepared))
+    return prepared
+
+
+def onnxruntime_static(prepared: Path, samples: Samples, batch: int, folder: Path) -> Path:
     """Static quantization to QDQ: uint8 activations, int8 weights per channel, min-max."""
     import onnxruntime.quantization as ort
-    from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(ort.CalibrationDataReader):
         def __init__(self) -> None:
@@ -99,8 +111,7 @@ def _onnxruntime_quantize(model: Path, samples: Samples, batch: int, folder: Pat
         def get_next(self) -> Feed | None:
             return next(self.batches, None)
 
-    prepared, target = folder / "prepared.onnx", folder / "int8.onnx"
-    quant_pre_process(str(_modern(model, folder)), str(prepared))
+    target = folder / "int8.onnx"
     ort.quantize_static(
         str(prepared),
         str(target),

@@ -15,25 +15,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import onnx
 import typer
 
-from tvm_quant.bench import options
+from tvm_quant.bench import cases, options
 from tvm_quant.bench.contractions import contractions
 from tvm_quant.bench.layer_times import LayerTime, layer_times
 from tvm_quant.bench.measure import Latency
 from tvm_quant.bench.peak import peak_gops
-from tvm_quant.bench.places import Places
 from tvm_quant.bench.plot import draw_speed
 from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.bench.report import save, stderr, stdout
-from tvm_quant.bench.samples import Array, Column, InMemory, Samples
+from tvm_quant.bench.samples import Array
 from tvm_quant.bench.speed_report import REFERENCE, Speed, layer_sheets, ratios, speed_sheet
 from tvm_quant.bench.systems import MODULE, SYSTEMS, System
 from tvm_quant.bench.turns import turns_of, use_threads
-from tvm_quant.bench.workloads import WORKLOADS
-from tvm_quant.bench.zoo import ZOO
 from tvm_quant.errors import ConfigError, TvmQuantError
 
 CALIBRATION = 8  # samples: values do not change the time
@@ -57,7 +52,7 @@ def speed(
 ) -> None:
     """Compare latencies with ONNX Runtime and OpenVINO, where they are installed."""
     chosen, results, console = _available(systems), list[Speed](), stderr()
-    for name in _networks(only):
+    for name in cases.networks(only):
         try:
             with console.status(f"{name} ..."):
                 results += measure(name, chosen, threads=threads, rounds=rounds, layers=layers)
@@ -87,7 +82,7 @@ def measure(
     """The latency of one sample of one network in each system."""
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
-        model, samples = _case(name, folder)
+        model, samples = cases.case(name, folder, CALIBRATION)
         feed = next(samples.batches(1))
         files = {system: system.prepare(model, samples, folder) for system in systems}
         latencies = _latencies(files, feed, threads, rounds)
@@ -157,25 +152,3 @@ def _available(patterns: str) -> list[System]:
         else:
             found.append(system)
     return found
-
-
-def _networks(patterns: Sequence[str] | None) -> list[str]:
-    known = [f"zoo/{name}" for name in ZOO]
-    known += [name for name in WORKLOADS if not name.startswith("edge/")]
-    found = [n for n in known if any(fnmatch.fnmatchcase(n, p) for p in patterns or ["*"])]
-    if not found:
-        raise ConfigError(f"no network matches {patterns}; there are {', '.join(known)}")
-    return found
-
-
-def _case(name: str, folder: Path) -> tuple[Path, Samples]:
-    """(model file, samples) of a network of the zoo or of `WORKLOADS`."""
-    if name.startswith("zoo/"):
-        model = ZOO[name.removeprefix("zoo/")]()
-        onnx.save(model, folder / "model.onnx")
-        shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
-        images = np.random.default_rng(0).normal(size=(CALIBRATION, *shape[1:]))
-        column = Column(stored=InMemory(images.astype("float32")))
-        return folder / "model.onnx", Samples.all_of({model.graph.input[0].name: column})
-    row, places = WORKLOADS[name], Places.default()
-    return row.model(places), row.calibration(places).limited(CALIBRATION)

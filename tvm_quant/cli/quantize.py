@@ -117,7 +117,9 @@ def quantize_model(
         ZeroData | None,
         typer.Option(help="What to do with a float input that is all zero."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that profile the network.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that run the network; 1 uses threads.")
+    ] = 1,
     dump_ir: Annotated[
         Path | None, typer.Option(help="Folder that gets the module after each pass.")
     ] = None,

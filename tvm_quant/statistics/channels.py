@@ -137,13 +137,15 @@ class ChannelCollector:
             low, high: its extremes, float32, (N, C).
         """
         wide = view.astype(np.float64)
-        group = (self._samples + np.arange(len(view))) % GROUPS
-        np.add.at(self._counts, group, view[0].size // self.channels)
-        np.minimum.at(self._lows, group, low)
-        np.maximum.at(self._highs, group, high)
-        np.add.at(self._totals, group, wide.sum(axis=3).sum(axis=1))
+        totals = wide.sum(axis=3).sum(axis=1)
         squares = np.einsum("nbca,nbca->nc", wide, wide)
-        np.add.at(self._squares, group, squares)
+        for index in range(len(view)):
+            group = (self._samples + index) % GROUPS
+            self._counts[group] += view[index].size // self.channels
+            np.minimum(self._lows[group], low[index], out=self._lows[group])
+            np.maximum(self._highs[group], high[index], out=self._highs[group])
+            self._totals[group] += totals[index]
+            self._squares[group] += squares[index]
         self._spread.add(view, squares.sum(axis=1))
         self._samples += samples
 

@@ -24,7 +24,8 @@ TINY_EXPONENT = -40
 TINY = 2.0**TINY_EXPONENT
 FIRST_KEY = (127 + TINY_EXPONENT) << MANTISSA_BITS
 
-_BLOCK = 1 << 16  # values counted at a time: keeps the temporaries in the cache
+_SIGN = 1 << (31 - SHIFT)  # the sign in the bit pattern of a bin
+_BLOCK = 1 << 14  # values counted at a time: keeps the temporaries in the cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,44 +151,32 @@ class FloatHistogram:
 
 
 class HistogramCounter:
-    """Counts values into one buffer, about 5 ns a value, and then makes a `FloatHistogram`."""
+    """Counts values into one buffer, about 3 ns a value, and then makes a `FloatHistogram`."""
 
     def __init__(self) -> None:
-        self._pairs = np.zeros(2, np.int64)  # tiny values, then each bin: positive, negative
+        self._counts = np.zeros(
+            2 * _SIGN, np.int64
+        )  # by bit pattern; what is not used takes no memory
+        self._top = 0  # largest magnitude bin in use
 
     def add(self, values: Array) -> None:
         """Count finite float32 values of any shape."""
         bits = np.ascontiguousarray(values, np.float32).reshape(-1).view(np.uint32)
         for start in range(0, bits.size, _BLOCK):
-            keys = _keys(bits[start : start + _BLOCK])
-            self._reserve(int(keys.max()) // 2 * 2 + 2)
-            np.add.at(self._pairs, keys, 1)
+            keys = (bits[start : start + _BLOCK] >> np.uint32(SHIFT)).astype(np.intp)
+            np.add.at(self._counts, keys, 1)
+            self._top = max(self._top, int((keys & (_SIGN - 1)).max()))
 
     def histogram(self) -> FloatHistogram:
         """What has been counted so far."""
+        positive, negative = self._counts.reshape(2, _SIGN)[:, : self._top + 1]
         return FloatHistogram(
-            zeros=int(self._pairs[:2].sum()),
-            positive=Window.trimmed(FIRST_KEY, self._pairs[2::2]),
-            negative=Window.trimmed(FIRST_KEY, self._pairs[3::2]),
+            zeros=int(positive[:FIRST_KEY].sum() + negative[:FIRST_KEY].sum()),
+            positive=Window.trimmed(FIRST_KEY, positive[FIRST_KEY:]),
+            negative=Window.trimmed(FIRST_KEY, negative[FIRST_KEY:]),
         )
-
-    def _reserve(self, size: int) -> None:
-        if size > self._pairs.size:
-            grown = np.zeros(size + 2 * BINS_PER_OCTAVE, np.int64)
-            grown[: self._pairs.size] = self._pairs
-            self._pairs = grown
 
 
 def _key_to_float(keys: Array) -> Array:
     """Lower bound, as a magnitude, of each bin: float64."""
     return (keys.astype(np.uint32) << np.uint32(SHIFT)).view(np.float32).astype(np.float64)
-
-
-def _keys(bits: Array) -> Array:
-    """2 * (magnitude bin, from 1; 0 for tiny values) + sign: int64, (n,)."""
-    keys = (bits & np.uint32(0x7FFFFFFF)) >> np.uint32(SHIFT)
-    np.maximum(keys, np.uint32(FIRST_KEY - 1), out=keys)
-    keys -= np.uint32(FIRST_KEY - 1)
-    keys <<= np.uint32(1)
-    keys |= bits >> np.uint32(31)
-    return keys.astype(np.int64)

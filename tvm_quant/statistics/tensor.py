@@ -228,7 +228,8 @@ class BatchExtremes:
 
     def __init__(self, data: Array, view: Array, axis: int | None, samples: int):
         self.data, self.axis, self.samples = data, axis, samples
-        self.counted = thinned(view, max(VALUES // max(view.shape[2], 1), LEAST_PIXELS))
+        pixels = max(VALUES // max(view.shape[2], 1), LEAST_PIXELS)
+        self.counted = np.ascontiguousarray(thinned(view, pixels))
         # One axis at a time is faster than both at once.
         self._low = view.min(axis=3, initial=np.inf).min(axis=1, initial=np.inf)
         self._high = view.max(axis=3, initial=-np.inf).max(axis=1, initial=-np.inf)

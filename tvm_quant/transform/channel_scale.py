@@ -115,29 +115,46 @@ class WeightReader:
 
     def gains(self, factors: Array, channels: ChannelRange) -> Array:
         """See `Reader`."""
-        energy = np.square(self._blocks).sum(axis=(1, 3)).reshape(-1)
-        signal = float((energy * channels.second_moment).sum())
-        return np.asarray(energy / factors**2 / signal) if signal > 0 else np.zeros(factors.shape)
-
-    @cached_property
-    def _blocks(self) -> Array:
-        return _by_input(self.weight.astype("float64"), self.axes)[0]
+        signal = self._signal(channels)
+        if signal <= 0:
+            return np.zeros(factors.shape)
+        return np.asarray(self._energy.reshape(-1) / factors**2 / signal)
 
     def error(self, factors: Array, channels: ChannelRange, step: float) -> float:
         """See `Reader`."""
-        blocks = self._blocks
-        group, outputs, inputs, taps = blocks.shape
+        signal = self._signal(channels)
+        if signal <= 0:
+            return 0.0
+        group, outputs, inputs, taps = self._blocks.shape
         r = factors.reshape(group, 1, inputs)
         moment = channels.second_moment.reshape(group, 1, inputs)
         activation = self.gains(factors, channels).sum() * step**2 / 12
-        scaled = np.abs(blocks).max(axis=3) / r
-        largest = scaled.max(axis=2) if self.per_channel else scaled.max()
+        scaled = (self._largest / r).max(axis=2)
+        largest = scaled if self.per_channel else scaled.max()
         noise = np.square(largest / self.levels) / 12
         weight = (noise * taps * (moment * r**2).sum(axis=2)).sum()
         if not self.per_channel:
             weight = weight * outputs
-        signal = float((np.square(blocks).sum(axis=3) * moment).sum())
-        return float(activation + weight / signal) if signal > 0 else 0.0
+        return float(activation + weight / signal)
+
+    def _signal(self, channels: ChannelRange) -> float:
+        """Energy of the result."""
+        return float((self._energy.reshape(-1) * channels.second_moment).sum())
+
+    @cached_property
+    def _blocks(self) -> Array:
+        return _by_input(self.weight, self.axes)[0]
+
+    @cached_property
+    def _energy(self) -> Array:
+        """What each input adds to all outputs: float64, (group, input of the group)."""
+        energy = np.einsum("goit,goit->gi", self._blocks, self._blocks, dtype=np.float64)
+        return np.asarray(energy)
+
+    @cached_property
+    def _largest(self) -> Array:
+        """Largest weight between an output and an input: float64, (group, output, input)."""
+        return np.asarray(np.abs(self._blocks).max(axis=3).astype("float64"))
 
 
 def best_factors(channels: ChannelRange, readers: Sequence[Reader], levels: int) -> Array | None:

@@ -46,7 +46,7 @@ class Profile:
         dataset: batches {input name: array} that fit the inputs of `main`; read once.
         statistics: what is gathered is merged into it.
         executor: any `concurrent.futures.Executor`: threads, processes, a Dask client's. None works
-            in this thread. It is not shut down.
+            in a thread for each core, up to four. It is not shut down.
         progress: show a progress bar on standard error.
         chunk: batches per task. Sums of channels depend on it in their last bits, on the number of
             workers they do not.

@@ -18,11 +18,13 @@ Source: Frantar et al., arXiv:2210.17323.
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm
+from threadpoolctl import threadpool_limits
 from tvm import IRModule, relax
 
 from tvm_quant.config import QuantizeConfig, WeightRounding
@@ -35,6 +37,7 @@ from tvm_quant.transform.calibration_samples import Batches, chosen_batches
 from tvm_quant.transform.channel_vector import Array, scale_per_output
 from tvm_quant.transform.correct_bias import add_to_biases
 from tvm_quant.transform.measure_shift import weighted_layers
+from tvm_quant.transform.profiling import ordered_map
 from tvm_quant.transform.quantizers import set_constants, strip_quantizers
 from tvm_quant.transform.weight_pairs import limit_pairs
 from tvm_quant.transform.weight_rounding import (
@@ -57,6 +60,7 @@ class RoundWeights:
     Args:
         config: `weight_rounding`; its hardware row may limit pairs of codes.
         dataset: calibration batches by input name; without, codes are the nearest.
+        executor: runs the network on its workers; None works in threads, as `Profile` does.
         progress: show a bar.
     """
 
@@ -65,11 +69,13 @@ class RoundWeights:
         config: QuantizeConfig | None = None,
         dataset: Batches | None = None,
         *,
+        executor: Executor | None = None,
         progress: bool = False,
     ):
         self.config = config or QuantizeConfig()
         self.largest_pair = hardware_row(self.config.hardware).largest_pair
         self.dataset = dataset
+        self.executor = executor
         self.progress = progress
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
@@ -79,19 +85,23 @@ class RoundWeights:
         if nearest or self.dataset is None or not layers:
             return mod
         batches = chosen_batches(self.dataset, SAMPLES, batched=is_batched(io_signature(mod)))
-        moments = gather_moments(
-            strip_quantizers(mod),
-            {name: (layer.patches, layer.blocks) for name, layer in layers.items()},
-            [batch for batch, _size in batches],
-            progress=self.progress,
-        )
-        weights: dict[str, Array] = {}
-        changes: dict[str, Array] = {}
-        for name, layer in layers.items():
-            if moments[name].count:
-                weights[layer.weight], change = layer.rounded(moments.pop(name), self.largest_pair)
-                changes[name] = -change
+        # Threads work on samples and layers side by side; those of BLAS would wait for them.
+        with threadpool_limits(1, user_api="blas"):
+            moments = gather_moments(
+                strip_quantizers(mod),
+                {name: (layer.patches, layer.blocks) for name, layer in layers.items()},
+                [batch for batch, _size in batches],
+                executor=self.executor,
+                progress=self.progress,
+            )
+            found = [layer for name, layer in layers.items() if moments[name].count]
+            rounded = list(ordered_map(lambda layer: self._rounded(layer, moments), found, None))
+        weights = {layer.weight: weight for layer, (weight, _) in zip(found, rounded, strict=True)}
+        changes = {layer.name: -change for layer, (_, change) in zip(found, rounded, strict=True)}
         return add_to_biases(set_constants(mod, weights), changes)
+
+    def _rounded(self, layer: _Layer, moments: dict[str, Moments]) -> tuple[Array, Array]:
+        return layer.rounded(moments.pop(layer.name), self.largest_pair)
 
 
 @dataclass(frozen=True, kw_only=True)

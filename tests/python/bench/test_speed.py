@@ -5,7 +5,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tvm_quant.bench import speed
+from tvm_quant.bench import cases, speed
 from tvm_quant.bench.layer_times import LayerTime
 from tvm_quant.bench.measure import Latency
 from tvm_quant.bench.plot import draw_speed
@@ -89,13 +89,13 @@ def test_systems_run_in_processes_of_their_own(monkeypatch):
     net = Builder(size=16)
     model = net.model(net.classify(net.conv("data", 8, 3), 10))
 
-    def case(_name, folder):
+    def case(_name, folder, _samples):
         onnx.save(model, folder / "model.onnx")
         images = np.random.default_rng(0).normal(size=(4, 3, 16, 16)).astype("float32")
         samples = Samples.all_of({"data": Column(stored=InMemory(images))})
         return folder / "model.onnx", samples
 
-    monkeypatch.setattr(speed, "_case", case)
+    monkeypatch.setattr(cases, "case", case)
     systems = [SYSTEMS[name] for name in (OURS, "tvm_quant float", THEIRS)]
     results = measure("tiny", systems, threads=1, rounds=2, layers=True)
     assert [found.system for found in results] == [system.name for system in systems]
@@ -132,7 +132,7 @@ def test_an_interrupted_run_keeps_what_it_has_measured(monkeypatch, tmp_path):
     ("choose", "message"),
     [
         (lambda: speed._available("nothing*"), "no system matches 'nothing*'; there are tvm_quant"),
-        (lambda: speed._networks(["nothing*"]), "no network matches ['nothing*']; there are zoo/"),
+        (lambda: cases.networks(["nothing*"]), "no network matches ['nothing*']; there are zoo/"),
     ],
 )
 def test_unknown_names_are_answered_with_the_known_ones(choose, message):
@@ -142,7 +142,7 @@ def test_unknown_names_are_answered_with_the_known_ones(choose, message):
 
 
 def test_patterns_choose_networks():
-    assert speed._networks(["zoo/resnet*", "resnet8"]) == [
+    assert cases.networks(["zoo/resnet*", "resnet8"]) == [
         "zoo/resnet18",
         "zoo/resnet50",
         "resnet8",

@@ -17,6 +17,7 @@ from tvm_quant.ir import with_node_names
 from tvm_quant.op import Kind, QuantSpec, simulated_quantize
 from tvm_quant.statistics import Statistics, TensorStatistics
 from tvm_quant.transform import Annotate, Profile
+from tvm_quant.transform.profiling import threads
 from tvm_quant.transform.range_records import CalibrationWarning
 
 RNG = np.random.default_rng(0)
@@ -112,6 +113,18 @@ def test_threads_give_the_same_bits(network, alone, workers):
     with ThreadPoolExecutor(workers) as executor:
         statistics = profiled(network, batches(11), chunk=2, executor=executor)
     assert_same_statistics(statistics, alone)
+
+
+@pytest.mark.parametrize(("cores", "workers", "each"), [(1, 1, 1), (3, 3, 1), (64, 4, 16)])
+def test_without_an_executor_threads_share_the_cores(
+    monkeypatch, network, alone, cores, workers, each
+):
+    given = []
+    monkeypatch.setattr(threads, "_cores", lambda: cores)
+    monkeypatch.setattr(threads, "_use_cores", given.append)
+    assert_same_statistics(profiled(network, batches(11), chunk=2), alone)
+    assert 0 < len(given) <= workers
+    assert set(given) == {each}
 
 
 def test_forked_processes_give_the_same_bits(network, alone):

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import tvm
@@ -9,6 +11,7 @@ from calibrated import calibrated, names, quantizer_values, value_of
 from numpy_network import all_values
 from plain_tvm import build
 from realized import normal
+from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.config import QuantizeConfig, WeightRounding
 from tvm_quant.ir import bindings, constant_value
 from tvm_quant.op import (
@@ -263,6 +266,20 @@ def assert_same_constants(one, other):
         for a, b in zip(*operands, strict=True):
             if constant_value(a) is not None:
                 np.testing.assert_array_equal(constant_value(a), constant_value(b))
+
+
+@pytest.mark.parametrize(
+    "executor",
+    [lambda: ThreadPoolExecutor(3), lambda: fresh_processes(1)],
+    ids=["threads", "spawn"],
+)
+def test_any_executor_gives_the_same_bits(executor):
+    data = [{"x": sample[None]} for sample in X]
+    before, _ = calibrated(one_layer(LAYERS["grouped"], batch=1), X[:1], config=FOUR_BITS)
+    alone = RoundWeights(FOUR_BITS, data)(before)
+    with executor() as workers:
+        after = RoundWeights(FOUR_BITS, data, executor=workers)(before)
+    tvm.ir.assert_structural_equal(after, alone)
 
 
 def test_codes_stay_within_the_pairs_of_the_hardware():

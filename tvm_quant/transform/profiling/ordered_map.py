@@ -6,9 +6,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import closing
 from typing import TypeVar
 
 from tvm_quant.errors import BackendError
+from tvm_quant.transform.profiling.threads import threads
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,13 +26,14 @@ def ordered_map(
     stops (Ctrl-C), tasks that have not started are cancelled. The executor stays open.
 
     Args:
-        executor: any `concurrent.futures.Executor`; None runs everything here.
+        executor: any `concurrent.futures.Executor`; None runs on threads of this machine.
 
     Raises:
         BackendError: a worker process died.
     """
     if executor is None:
-        yield from map(function, items)
+        with threads() as own, closing(ordered_map(function, items, own)) as results:
+            yield from results
         return
     waiting: deque[Future[Result]] = deque()
     try:

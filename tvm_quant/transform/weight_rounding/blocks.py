@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 #: Weights of an output channel that are rounded together, at most (or all taps of one input).
 COLUMNS = 512
 #: Weights or covariances that are worked on at once, at most (or one block of them).
-ELEMENTS = 2**22
+ELEMENTS = 2**20
 
 
 class Blocks:

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.lapack import dtrtri
 
 Array = npt.NDArray[Any]
 
 #: Added to the diagonal of the covariance, in units of its mean: what few samples cannot tell.
 DAMPING = 0.01
-#: Inputs after which the errors are carried over to all later ones, in one matrix product.
-LAZY = 64
+#: Inputs that are rounded one by one before their errors are carried over by matrix products.
+AT_ONCE = 8
 
 
 def round_to_nearest(weight: Array, step: Array, low: Array, high: Array) -> Array:
@@ -52,11 +53,11 @@ def round_with_feedback(
     order = np.argsort(-np.einsum("bkk->bk", damped), axis=1, kind="stable")[:, :, None]
     columns = np.take_along_axis(damped, order.swapaxes(1, 2), 2)
     ordered = np.take_along_axis(columns, order, 1)
+    rounding = _Rounding(ordered, np.take_along_axis(weight, order, 1), step, low, high)
     codes = np.empty_like(weight)
-    found = _in_order(ordered, np.take_along_axis(weight, order, 1), step, low, high)
-    np.put_along_axis(codes, order, found, 1)
+    np.put_along_axis(codes, order, rounding.codes, 1)
     nearest = round_to_nearest(weight, step, low, high)
-    better = _error(codes * step - weight, damped) < _error(nearest * step - weight, damped)
+    better = rounding.error < _error(nearest * step - weight, damped)
     return np.where(better[:, None], codes, nearest)
 
 
@@ -67,22 +68,49 @@ def _damped(covariance: Array) -> Array:
     return np.asarray(covariance / np.where(mean > 0, mean, 1.0) + DAMPING * np.eye(inputs))
 
 
-def _in_order(covariance: Array, weight: Array, step: Array, low: Array, high: Array) -> Array:
-    """Codes of the inputs from first to last."""
-    factor = np.linalg.cholesky(np.linalg.inv(covariance))
-    weight, codes = weight.copy(), np.empty_like(weight)
-    inputs = weight.shape[1]
-    for start in range(0, inputs, LAZY):
-        stop = min(start + LAZY, inputs)
-        errors = np.empty_like(weight[:, start:stop])
-        for k in range(start, stop):
-            here = weight[:, k : k + 1]
-            codes[:, k : k + 1] = round_to_nearest(here, step, low, high)
-            error = (here - codes[:, k : k + 1] * step) / factor[:, k : k + 1, k : k + 1]
-            weight[:, k:stop] -= factor[:, k:stop, k : k + 1] * error
-            errors[:, k - start] = error[:, 0]
-        weight[:, stop:] -= factor[:, stop:, start:stop] @ errors
-    return codes
+class _Rounding:
+    """Rounds the inputs from first to last.
+
+    Attributes:
+        codes: (B, K, R).
+        error: what is minimised, of each row, (B, R). The errors along the way, each in units of
+            what is left of its input when those before are known, add up to it.
+    """
+
+    def __init__(self, covariance: Array, weight: Array, step: Array, low: Array, high: Array):
+        self._factor = _inverse_factor(covariance)
+        self._weight, self._grid = weight, (step, low, high)
+        self.codes, self._errors = np.empty_like(weight), np.empty_like(weight)
+        self._round(0, weight.shape[1])
+        self.error = np.einsum("bkr,bkr->br", self._errors, self._errors)
+
+    def _round(self, start: int, stop: int) -> None:
+        """Inputs from start to stop, halves at a time: errors are carried over by products."""
+        if stop - start <= AT_ONCE:
+            for k in range(start, stop):
+                self._round_one(k, stop)
+            return
+        middle = (start + stop) // 2
+        self._round(start, middle)
+        errors = self._errors[:, start:middle]
+        self._weight[:, middle:stop] -= self._factor[:, middle:stop, start:middle] @ errors
+        self._round(middle, stop)
+
+    def _round_one(self, k: int, stop: int) -> None:
+        here = self._weight[:, k : k + 1]
+        code = round_to_nearest(here, *self._grid)
+        error = (here - code * self._grid[0]) / self._factor[:, k : k + 1, k : k + 1]
+        self.codes[:, k : k + 1], self._errors[:, k : k + 1] = code, error
+        self._weight[:, k + 1 : stop] -= self._factor[:, k + 1 : stop, k : k + 1] * error
+
+
+def _inverse_factor(covariance: Array) -> Array:
+    """The lower triangle L of L L' = inverse, (B, K, K).
+
+    From last to first, covariance = U U' with an upper triangle, so that L = inverse of U'.
+    """
+    backwards = np.linalg.cholesky(covariance[:, ::-1, ::-1])[:, ::-1, ::-1]
+    return np.stack([dtrtri(upper)[0].T for upper in backwards])
 
 
 def _error(difference: Array, covariance: Array) -> Array:

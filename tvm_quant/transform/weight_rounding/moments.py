@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +14,9 @@ from rich.console import Console
 from rich.progress import track
 from tvm import IRModule, relax
 
-from tvm_quant.backend import Runner
 from tvm_quant.ir.rebuild import rebuild
 from tvm_quant.transform.calibration_samples import energy_floor, inverse_energy
+from tvm_quant.transform.profiling import Worker, ordered_map
 from tvm_quant.transform.weight_rounding.blocks import Blocks
 from tvm_quant.transform.weight_rounding.patches import Patches
 
@@ -22,32 +25,24 @@ Array = npt.NDArray[Any]
 #: Part of the squares that a variance, their difference to the square of the mean, may miss.
 ROUNDING = 1e-12
 #: Patches that are added to the sums at once, at least.
-TOGETHER = 128
+TOGETHER = 256
 #: Batches that tell what is silent, at most.
 PILOT = 8
 
 
 class Moments:
-    """Weighted moments of the patches of a contraction.
+    """Weighted moments of the patches of a contraction, by block of it."""
 
-    Args:
-        blocks: of the contraction.
-    """
-
-    def __init__(self, blocks: Blocks):
-        self.blocks = blocks
+    def __init__(self) -> None:
         self.count = 0
         self._weight = 0.0
         self._sum = np.zeros(())
         self._square = np.zeros(())
         self._waiting: list[tuple[Array, Array]] = []
 
-    def add(self, patches: Array, weights: Array) -> None:
-        """Take in patches, (samples, input channels, taps, positions), of weights (samples,)."""
-        samples, channels, taps, positions = patches.shape
-        together = patches.transpose(1, 2, 0, 3).reshape(channels, taps, samples * positions)
-        roots = np.sqrt(np.repeat(weights, positions)).astype("float32")
-        self._waiting.append((self.blocks.of_patches(together) * roots, roots))
+    def add(self, patches: Array, roots: Array) -> None:
+        """Take in patches as blocks, (B, K, P), times the roots of their weights, (P,)."""
+        self._waiting.append((patches, roots))
         self.count += len(roots)
         if sum(len(waiting) for _, waiting in self._waiting) >= TOGETHER:
             self._sum_up()
@@ -86,6 +81,7 @@ def gather_moments(
     layers: Mapping[str, tuple[Patches, Blocks]],
     batches: Sequence[Mapping[str, Array]],
     *,
+    executor: Executor | None = None,
     progress: bool = False,
 ) -> dict[str, Moments]:
     """Run a float network and take the moments of what its layers read.
@@ -98,33 +94,82 @@ def gather_moments(
         mod: the network.
         layers: {variable of the contraction: how to read it}, in order.
         batches: by input name.
+        executor: runs the network; see `ordered_map`.
         progress: show a bar.
 
     Returns:
         {variable of the contraction: moments}.
     """
-    runner = Runner(_with_patches(mod, layers))
-    floors = _floors(runner, batches, len(layers))
-    moments = {name: Moments(blocks) for name, (_patches, blocks) in layers.items()}
+    network = _Network(Worker(_with_patches(mod, layers)), len(layers))
+    reading = _Reading(network, tuple(layers.values()), _floors(network, batches, executor))
+    moments = {name: Moments() for name in layers}
     console = Console(stderr=True)
-    for batch in track(
-        batches, "Weight rounding", disable=not progress, console=console, transient=True
-    ):
-        results = runner.run(batch)
-        parts = zip(results[: len(layers)], results[len(layers) :], floors, strict=True)
-        for (name, (patches, _)), (taken, energy, floor) in zip(layers.items(), parts, strict=True):
-            used = np.isfinite(energy)
-            if used.any():
-                weights = inverse_energy(energy[used].astype("float64"), floor)
-                kept = taken.compress(used, axis=patches.rows)
-                moments[name].add(patches.arranged(kept), weights)
+    with closing(ordered_map(reading, batches, executor)) as results:
+        for found in track(
+            results,
+            "Weight rounding",
+            total=len(batches),
+            disable=not progress,
+            console=console,
+            transient=True,
+        ):
+            for layer, weighed in zip(moments.values(), found, strict=True):
+                if weighed is not None:
+                    layer.add(*weighed)
     return {name: found.finished() for name, found in moments.items()}
 
 
-def _floors(runner: Runner, batches: Sequence[Mapping[str, Array]], layers: int) -> list[float]:
+@dataclass(frozen=True)
+class _Network:
+    """Runs the network that `_with_patches` makes."""
+
+    worker: Worker
+    layers: int
+
+    def __call__(self, batch: Mapping[str, Array]) -> tuple[list[Array], list[Array]]:
+        """What each layer reads, and its energies."""
+        results = self.worker.run(batch)
+        return results[: self.layers], results[self.layers :]
+
+    def energies(self, batch: Mapping[str, Array]) -> list[Array]:
+        """The energies alone, in memory of their own."""
+        return [energy.copy() for energy in self(batch)[1]]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What one batch adds to the moments of each layer; can be pickled."""
+
+    network: _Network
+    layers: tuple[tuple[Patches, Blocks], ...]
+    floors: list[float]
+
+    def __call__(self, batch: Mapping[str, Array]) -> list[tuple[Array, Array] | None]:
+        """Arguments of `Moments.add`; None where no sample is finite."""
+        parts = zip(self.layers, *self.network(batch), self.floors, strict=True)
+        return [self._weighed(*part) for part in parts]
+
+    def _weighed(
+        self, layer: tuple[Patches, Blocks], taken: Array, energy: Array, floor: float
+    ) -> tuple[Array, Array] | None:
+        patches, blocks = layer
+        used = np.isfinite(energy)
+        if not used.any():
+            return None
+        weights = inverse_energy(energy[used].astype("float64"), floor)
+        found = patches.arranged(taken.compress(used, axis=patches.rows))
+        samples, channels, taps, positions = found.shape
+        together = found.transpose(1, 2, 0, 3).reshape(channels, taps, samples * positions)
+        roots = np.sqrt(np.repeat(weights, positions)).astype("float32")
+        return blocks.of_patches(together) * roots, roots
+
+
+def _floors(
+    network: _Network, batches: Sequence[Mapping[str, Array]], executor: Executor | None
+) -> list[float]:
     """`energy_floor` of each layer, by some batches."""
     some = batches[:: -(-len(batches) // PILOT)]
-    energies = [runner.run(batch)[layers:] for batch in some]
+    energies = ordered_map(network.energies, some, executor)
     return [energy_floor(np.concatenate(column)) for column in zip(*energies, strict=True)]
 
 

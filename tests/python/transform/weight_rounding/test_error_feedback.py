@@ -66,7 +66,7 @@ def test_errors_that_are_carried_over_later_give_the_same_codes(monkeypatch):
     weight, covariance, step = problem(inputs=20)
     arguments = weight, covariance, step, *bounds(weight)
     at_once = round_with_feedback(*arguments)
-    monkeypatch.setattr(error_feedback, "LAZY", 7)
+    monkeypatch.setattr(error_feedback, "AT_ONCE", 100)
     np.testing.assert_array_equal(round_with_feedback(*arguments), at_once)
 
 
