@@ -51,7 +51,7 @@ def _print_origin(console: Console, artifact: Artifact) -> None:
         "calibrated on": made.dataset,
         "hardware": artifact.config.hardware,
         "activations": artifact.config.activation_estimator,
-        "weights": artifact.config.weight_estimator,
+        "weights": artifact.config.weight_estimator or "by bits",
         "created": made.created,
         "versions": versions,
     }
