@@ -15,12 +15,20 @@ from tvm_quant.errors import TvmQuantError  # noqa: E402
 from tvm_quant.frontend import load  # noqa: E402
 from tvm_quant.op import Kind, QuantSpec, requantize, simulated_quantize  # noqa: E402
 from tvm_quant.quantize import quantize  # noqa: E402
+from tvm_quant.search import (  # noqa: E402
+    AccuracyTarget,
+    Budget,
+    control_accuracy,
+    search_bits,
+)
 from tvm_quant.statistics import Statistics  # noqa: E402
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccuracyTarget",
     "BiasCorrection",
+    "Budget",
     "Kind",
     "LayerConfig",
     "QuantSpec",
@@ -29,12 +37,14 @@ __all__ = [
     "Statistics",
     "TvmQuantError",
     "compile",
+    "control_accuracy",
     "dataset",
     "estimator",
     "hardware",
     "load",
     "quantize",
     "requantize",
+    "search_bits",
     "simulated_quantize",
     "transform",
 ]

@@ -94,8 +94,9 @@ class QuantizeConfig:
     merge_branches: MergeRule = MergeRule.COMMON
     #: Range estimator of activations (see `tvm_quant.estimator.ESTIMATORS`).
     activation_estimator: str = "robust"
-    #: Scale estimator of weights.
-    weight_estimator: str = "max"
+    #: Scale estimator of weights. None chooses by bits: "max" above 4; up to 4 the scales with
+    #: which each output errs the least or, where weights are rounded to nearest, "mse".
+    weight_estimator: str | None = None
     #: Options of the estimators by name, such as {"percentile": {"percentile": 99.9}}.
     estimator_options: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: One weight scale per output channel instead of one per tensor.

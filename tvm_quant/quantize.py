@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
 import tvm
@@ -32,8 +32,26 @@ from tvm_quant.transform import (
     RoundWeights,
     UntieScales,
 )
+from tvm_quant.transform.round_weights import KnownMoments
 
 Params = Mapping[str, npt.NDArray[Any]]
+
+
+class AccuracyControl(Protocol):
+    """Quantizes again until a network is good enough, as `tvm_quant.AccuracyTarget` does."""
+
+    def quantize(
+        self,
+        mod: IRModule,
+        params: Params | None,
+        dataset: Any,
+        config: QuantizeConfig,
+        *,
+        executor: Executor | None,
+        progress: bool,
+        statistics: Statistics | None,
+    ) -> IRModule:
+        """The network that is good enough; arguments as for `tvm_quant.quantize`."""
 
 
 def quantize(
@@ -45,6 +63,7 @@ def quantize(
     executor: Executor | None = None,
     progress: bool = False,
     statistics: Statistics | None = None,
+    accuracy: AccuracyControl | None = None,
 ) -> IRModule:
     """Turn a float network into an integer one.
 
@@ -62,6 +81,9 @@ def quantize(
         statistics: of an earlier run on the same network: calibrates without running all of the
             data again. An empty one is filled. Weights are rounded to nearest where there are
             statistics but no data set.
+        accuracy: what has to be left of a metric, such as `AccuracyTarget(metric="top1",
+            max_drop=0.1, data=...)`: layers go back to float until it is.
+            `tvm_quant.control_accuracy` does the same and reports what each of them bought.
 
     Returns:
         A module of integer operators that `tvm_quant.compile` and plain `tvm.compile` accept.
@@ -76,6 +98,16 @@ def quantize(
         int8 = tvm_quant.quantize(mod, params, dataset="calibration.npz")
     """
     config = config or QuantizeConfig()
+    if accuracy is not None:
+        return accuracy.quantize(
+            mod,
+            params,
+            dataset,
+            config,
+            executor=executor,
+            progress=progress,
+            statistics=statistics,
+        )
     data = _open(mod, params, dataset, config)
     passes = pipeline(config, params, data, executor, progress, statistics)
     return tvm.transform.Sequential(passes, name="tvm_quant")(mod)
@@ -88,14 +120,20 @@ def pipeline(
     executor: Executor | None = None,
     progress: bool = False,
     statistics: Statistics | None = None,
+    moments: KnownMoments | None = None,
 ) -> list[tvm.transform.Pass]:
     """The passes of `quantize`, in order.
+
+    Args:
+        config, params, dataset, executor, progress, statistics: as for `quantize`.
+        moments: see `RoundWeights`.
 
     Raises:
         ConfigError: the config names no hardware row or estimator, or wants data that is missing.
     """
     row = hardware_row(config.hardware)
-    weight_estimator(config.weight_estimator, config.estimator_options)
+    if config.weight_estimator is not None:
+        weight_estimator(config.weight_estimator, config.estimator_options)
     activation_estimator(config.activation_estimator, config.estimator_options)
     if statistics is None:
         statistics = Statistics()
@@ -117,7 +155,7 @@ def pipeline(
         *([MatchScales(statistics, config)] if has_data else []),
         FitAccumulators(config),
         CorrectBias(config, known, dataset, progress=progress),
-        RoundWeights(config, dataset, executor=executor, progress=progress),
+        RoundWeights(config, dataset, executor=executor, progress=progress, known=moments),
         RoundBias(),
         *([] if config.simulate else [Realize(config.requantize or row.requantize)]),
     ]

@@ -19,6 +19,7 @@ ORDER = (
     ("quantize",),
     ("artifact",),
     ("report",),
+    ("search",),
     ("bench", "demo"),
     ("cli",),
 )

@@ -1,7 +1,8 @@
 """The `.tvmq` file: a zip archive with everything that belongs to a quantized network.
 
-    format.json         {"format": "tvm_quant artifact", "version": 1}
-    module.json         the integer module, as `tvm.ir.save_json` writes it
+    format.json         {"format": "tvm_quant artifact", "version": 2}
+    module.json         the integer module, as `tvm.ir.save_json` writes it, but for
+    packed.bin          its weights of fewer than 8 bits, without padding (see pack.py)
     calibrated.json     optional: the float module with calibrated quantizers
     config.yaml         the `QuantizeConfig`
     calibration.json    rows of the calibration table
@@ -27,6 +28,7 @@ import yaml
 from tvm import IRModule
 
 from tvm_quant.artifact.network import Network, network_of
+from tvm_quant.artifact.pack import pack_tensors, unpack_tensors
 from tvm_quant.artifact.provenance import Provenance
 from tvm_quant.artifact.table import QuantizerRow
 from tvm_quant.atomic import atomic_write
@@ -34,7 +36,7 @@ from tvm_quant.config import QuantizeConfig
 from tvm_quant.errors import ArtifactError
 
 FORMAT = "tvm_quant artifact"
-VERSION = 1
+VERSION = 2
 SUFFIX = ".tvmq"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Time stamp of every member: the earliest that zip knows."""
@@ -81,9 +83,11 @@ class Artifact:
         Raises:
             ArtifactError: it cannot be written there.
         """
-        members = {
+        module, packed = pack_tensors(tvm.ir.save_json(self.module))
+        members: dict[str, str | bytes] = {
             "format.json": _json({"format": FORMAT, "version": VERSION}),
-            "module.json": tvm.ir.save_json(self.module),
+            "module.json": module,
+            "packed.bin": packed,
             "config.yaml": self.config.dump(),
             "calibration.json": _json([row.to_dict() for row in self.table]),
             "provenance.json": _json(self.provenance.to_dict()),
@@ -96,11 +100,11 @@ class Artifact:
             atomic_write(path) as stream,
             zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
         ):
-            for name, text in members.items():
+            for name, content in members.items():
                 info = zipfile.ZipInfo(name, EPOCH)
                 info.compress_type = zipfile.ZIP_DEFLATED
                 info.external_attr = 0o644 << 16
-                archive.writestr(info, text)
+                archive.writestr(info, content)
 
     @classmethod
     def load(cls, path: str | Path) -> Artifact:
@@ -112,8 +116,8 @@ class Artifact:
         members = _members(Path(path))
         try:
             return cls(
-                module=tvm.ir.load_json(members["module.json"]),
-                config=QuantizeConfig.from_dict(yaml.safe_load(members["config.yaml"])),
+                module=tvm.ir.load_json(_module_text(members)),
+                config=QuantizeConfig.from_dict(yaml.safe_load(members["config.yaml"].decode())),
                 table=[
                     QuantizerRow.from_dict(row) for row in json.loads(members["calibration.json"])
                 ],
@@ -127,16 +131,22 @@ class Artifact:
             raise ArtifactError(f"{path} is damaged: {error}. Quantize again") from error
 
 
-def _optional_module(members: Mapping[str, str]) -> IRModule | None:
-    return tvm.ir.load_json(members["calibrated.json"]) if "calibrated.json" in members else None
+def _module_text(members: Mapping[str, bytes]) -> str:
+    packed = members.get("packed.bin", b"")  # version 1 had none
+    return unpack_tensors(members["module.json"].decode(), packed)
 
 
-def _optional_network(members: Mapping[str, str]) -> Network | None:
+def _optional_network(members: Mapping[str, bytes]) -> Network | None:
     text = members.get("network.json")
     return None if text is None else Network.from_dict(json.loads(text))
 
 
-def _members(path: Path) -> dict[str, str]:
+def _optional_module(members: Mapping[str, bytes]) -> IRModule | None:
+    text = members.get("calibrated.json")
+    return None if text is None else tvm.ir.load_json(text.decode())
+
+
+def _members(path: Path) -> dict[str, bytes]:
     if not path.exists():
         raise ArtifactError(f"there is no file {path}")
     try:
@@ -145,8 +155,8 @@ def _members(path: Path) -> dict[str, str]:
             if "format.json" not in names:
                 raise ArtifactError(_foreign(path))
             _check_format(path, archive.read("format.json"))
-            return {name: archive.read(name).decode("utf-8") for name in names}
-    except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
+            return {name: archive.read(name) for name in names}
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ArtifactError(f"{_foreign(path)}, or it is damaged ({error})") from error
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import tvm
 from tvm import relax
 
 from tvm_quant.backend.build import compile
+from tvm_quant.backend.library import exported, loaded
 
 Array = npt.NDArray[Any]
 
@@ -18,19 +21,22 @@ class Functions:
     """The compiled functions of a module, on this machine's CPU.
 
     Values are tensors, tuples and shapes of TVM, or NumPy arrays; nothing checks that they fit but
-    the virtual machine.
+    the virtual machine. Each thread has a virtual machine of its own. It can be pickled: a process
+    loads the compiled library once, however often it is sent there.
 
     Args:
         mod: Relax module.
     """
 
     def __init__(self, mod: tvm.IRModule):
-        self._device = tvm.cpu()
-        self._machine = relax.VirtualMachine(compile(mod), self._device)
+        self._open(compile(mod))
+        self._library: bytes | None = None  # once it is exported
 
     def call(self, name: str, *values: Any) -> list[Any]:
         """Fields of the tuple that a function returns."""
-        return list(self._machine[name](*[self._value(value) for value in values]))
+        if not hasattr(self._machines, "here"):
+            self._machines.here = relax.VirtualMachine(self._executable, self._device)
+        return list(self._machines.here[name](*[self._value(value) for value in values]))
 
     def arrays(self, value: Any) -> list[Array]:
         """The tensors in a value, depth first."""
@@ -46,3 +52,30 @@ class Functions:
         if isinstance(value, np.ndarray):
             return tvm.runtime.tensor(np.asarray(value, order="C"), self._device)
         return value
+
+    def _open(self, executable: Any) -> None:
+        self._executable = executable
+        self._device = tvm.cpu()
+        self._machines = threading.local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._library is None:
+            self._library = exported(self._executable)
+        return _restored, (self._library,)
+
+
+_latest: dict[bytes, Functions] = {}
+_lock = threading.Lock()
+
+
+def _restored(library: bytes) -> Functions:
+    """Load a library the first time that it comes; keep only the latest."""
+    key = hashlib.sha256(library).digest()
+    with _lock:
+        if key not in _latest:
+            _latest.clear()
+            functions = Functions.__new__(Functions)
+            functions._open(loaded(library))
+            functions._library = library
+            _latest[key] = functions
+        return _latest[key]

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import statistics
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,13 +14,12 @@ from tvm import relax
 from tvm.target import Target
 
 from tvm_quant.backend.build import compile
+from tvm_quant.backend.library import exported, loaded
 from tvm_quant.backend.target import resolve_target
 from tvm_quant.errors import BackendError
 from tvm_quant.ir import TensorInfo, io_signature
 
 Array = npt.NDArray[Any]
-
-STDERR = 2
 
 
 class Runner:
@@ -97,24 +91,13 @@ class Runner:
         self._main = relax.VirtualMachine(executable, self._tvm_device)["main"]
 
     def __getstate__(self) -> dict[str, Any]:
-        self._library = self._library or self._exported()
+        self._library = self._library or exported(self._executable)
         return {"signature": self.signature, "device": self._device, "library": self._library}
-
-    def _exported(self) -> bytes:
-        with tempfile.TemporaryDirectory() as folder, _without_log():
-            path = Path(folder) / "module.so"
-            self._executable.export_library(str(path))
-            return path.read_bytes()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.signature, self._device = state["signature"], state["device"]
         self._library = state["library"]
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "module.so"
-            path.write_bytes(self._library)
-            # The loaded library stays mapped when its file goes.
-            with _without_log():
-                self._load(tvm.runtime.load_module(str(path)))
+        self._load(loaded(self._library))
 
 
 def median_latency_ms(
@@ -129,20 +112,6 @@ def median_latency_ms(
         for name, runner in runners.items():
             times[name] += runner.latency_ms(inputs, repeats=1)
     return {name: statistics.median(values) for name, values in times.items()}
-
-
-@contextmanager
-def _without_log() -> Iterator[None]:
-    """Without standard error: TVM writes a line for each constant of a module that has run."""
-    sys.stderr.flush()
-    kept = os.dup(STDERR)
-    try:
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), STDERR)
-        yield
-    finally:
-        os.dup2(kept, STDERR)
-        os.close(kept)
 
 
 def _checked(info: TensorInfo, array: Array) -> Array:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from tvm_quant.bench.accuracy import accuracy, table
 from tvm_quant.bench.agreement import agreement
 from tvm_quant.bench.builds import builds
+from tvm_quant.bench.control import control
 from tvm_quant.bench.memory import memory
+from tvm_quant.bench.pareto import pareto
 from tvm_quant.bench.peers import peers
 from tvm_quant.bench.quantize_time import quantize_time
 from tvm_quant.bench.speed import speed
@@ -18,6 +20,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "table": table,
     "agreement": agreement,
     "builds": builds,
+    "pareto": pareto,
+    "control": control,
     "memory": memory,
     "workers": workers,
     "peers": peers,

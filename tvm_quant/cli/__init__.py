@@ -22,6 +22,7 @@ from tvm_quant.cli.guard import guarded, interrupt
 from tvm_quant.cli.inspect import inspect_artifact
 from tvm_quant.cli.quantize import quantize_model
 from tvm_quant.cli.run import run_artifact
+from tvm_quant.cli.search import search_model
 
 app = typer.Typer(
     name="tvm-quant",
@@ -35,6 +36,7 @@ app = typer.Typer(
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "quantize": quantize_model,
+    "search": search_model,
     "compile": compile_artifact,
     "run": run_artifact,
     "evaluate": evaluate_artifact,

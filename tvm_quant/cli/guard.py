@@ -17,6 +17,7 @@ from rich.markup import escape
 
 from tvm_quant.dataset import DatasetWarning
 from tvm_quant.errors import TvmQuantError
+from tvm_quant.search import AccuracyWarning
 from tvm_quant.transform.range_records import CalibrationWarning
 
 USER_ERROR = 1
@@ -59,7 +60,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             warnings.simplefilter("default" if verbose else "ignore")
-            for category in (DatasetWarning, CalibrationWarning):
+            for category in (DatasetWarning, CalibrationWarning, AccuracyWarning):
                 warnings.simplefilter("always", category)
             try:
                 command(*args, **kwargs)

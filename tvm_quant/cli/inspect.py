@@ -145,7 +145,7 @@ def _origin(artifact: Artifact) -> dict[str, str]:
         "calibrated on": made.dataset,
         "hardware": artifact.config.hardware,
         "activations": artifact.config.activation_estimator,
-        "weights": artifact.config.weight_estimator,
+        "weights": artifact.config.weight_estimator or "by bits",
         "created": made.created,
         "versions": ", ".join(f"{name} {version}" for name, version in made.versions.items()),
     }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
 
-from tvm_quant.config import BadData, ZeroData
+from tvm_quant.config import BadData, QuantizeConfig, ZeroData
 from tvm_quant.dataset import CheckedDataset, Preprocess, as_dataset
 from tvm_quant.errors import ConfigError
+from tvm_quant.frontend import FRONTENDS
 from tvm_quant.ir import TensorInfo
 
 
@@ -32,6 +34,29 @@ def choice(values: Iterable[str], text: str, files: tuple[str, ...] = ()) -> Any
 
 Artifact = Annotated[
     Path, typer.Argument(help="File that `quantize` wrote (.tvmq).", show_default=False)
+]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        help="Float model: " + "; ".join(row.reads for row in FRONTENDS.values()) + ".",
+        show_default=False,
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="YAML file of QuantizeConfig; other options override it."),
+]
+Skip = Annotated[
+    list[str] | None,
+    typer.Option(help="Keep nodes that match this pattern in float; repeatable."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any field of QuantizeConfig, as FIELD=VALUE; repeatable."),
+]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(help="Shape of an input, as NAME=1,3,224,224; repeatable."),
 ]
 Data = Annotated[
     str,
@@ -53,6 +78,26 @@ Limit = Annotated[int | None, typer.Option(min=1, help="Samples to use at most."
 Target = Annotated[str, typer.Option(help="TVM target to compile for.")]
 OnBad = Annotated[BadData, typer.Option(help="What to do with samples that hold NaN or Inf.")]
 OnZero = Annotated[ZeroData, typer.Option(help="What to do with a float input that is all zero.")]
+
+
+def read_config(
+    path: Path | None, fields: Mapping[str, Any], skip: Sequence[str], settings: Sequence[str]
+) -> QuantizeConfig:
+    """The config in a file, if one is given, with what other options set.
+
+    Args:
+        path: a YAML file.
+        fields: of `QuantizeConfig`; None leaves a field as it is.
+        skip: patterns to add.
+        settings: texts as `parse_settings` reads them.
+    """
+    base = QuantizeConfig.load(path) if path is not None else QuantizeConfig()
+    given = {
+        name: getattr(value, "value", value) for name, value in fields.items() if value is not None
+    }
+    values = base.to_dict() | given | parse_settings(list(settings))
+    chosen = QuantizeConfig.from_dict(values)
+    return replace(chosen, skip=(*chosen.skip, *skip))
 
 
 def open_data(

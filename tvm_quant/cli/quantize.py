@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
 import tvm
 import typer
+from rich.table import Table
 from tvm import IRModule
 
 from tvm_quant import frontend
@@ -27,15 +24,16 @@ from tvm_quant.artifact import (
 )
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import stderr, stdout
+from tvm_quant.cli.workers import Workers, executor
 from tvm_quant.config import BadData, BiasCorrection, QuantizeConfig, ZeroData
 from tvm_quant.dataset import CheckedDataset, Preprocess
 from tvm_quant.errors import ArtifactError, ConfigError
 from tvm_quant.estimator import ActivationEstimator, WeightEstimator, estimator_names
-from tvm_quant.frontend import FRONTENDS
 from tvm_quant.hardware import HARDWARE, SUFFIXES
 from tvm_quant.ir import io_signature
 from tvm_quant.quantize import quantize
-from tvm_quant.report import PassTrace, float_table
+from tvm_quant.report import METRICS, PassTrace, float_table
+from tvm_quant.search import AccuracyTarget, Controlled, control_accuracy
 from tvm_quant.statistics import Statistics
 
 NO_DATA = "global_scale"
@@ -43,13 +41,7 @@ NO_DATA = "global_scale"
 
 
 def quantize_model(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            help="Float model: " + "; ".join(row.reads for row in FRONTENDS.values()) + ".",
-            show_default=False,
-        ),
-    ],
+    model: options.Model,
     output: Annotated[
         Path, typer.Option("--output", "-o", help=f"File to write ({SUFFIX}).", show_default=False)
     ],
@@ -60,12 +52,7 @@ def quantize_model(
         ),
     ] = None,
     preprocess: options.PreprocessFile = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", "-c", help="YAML file of QuantizeConfig; other options override it."
-        ),
-    ] = None,
+    config: options.ConfigFile = None,
     stats: Annotated[
         Path | None,
         typer.Option(
@@ -98,18 +85,26 @@ def quantize_model(
     bias_correction: Annotated[
         BiasCorrection | None, typer.Option(help="How the shift of each layer's mean is removed.")
     ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option(help="Keep nodes that match this pattern in float; repeatable."),
+    skip: options.Skip = None,
+    settings: options.Settings = None,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(
+            help="What the metric may lose against float (points of 100): layers go back to float "
+            "until it loses no more."
+        ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any field of QuantizeConfig, as FIELD=VALUE; repeatable."),
+    min_score: Annotated[
+        float | None, typer.Option(help="What the metric has to reach, instead of --max-drop.")
     ] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(help="Shape of an input, as NAME=1,3,224,224; repeatable."),
+    metric: Annotated[
+        str, options.choice(METRICS, "What --max-drop and --min-score are about.")
+    ] = "top1",
+    validation: Annotated[
+        str | None,
+        typer.Option(help="Samples with labels that the metric is measured on; without, --data."),
     ] = None,
+    shape: options.Shape = None,
     on_bad: Annotated[
         BadData | None, typer.Option(help="What to do with samples with NaN or Inf.")
     ] = None,
@@ -117,9 +112,7 @@ def quantize_model(
         ZeroData | None,
         typer.Option(help="What to do with a float input that is all zero."),
     ] = None,
-    workers: Annotated[
-        int, typer.Option(min=1, help="Processes that run the network; 1 uses threads.")
-    ] = 1,
+    workers: Workers = 1,
     dump_ir: Annotated[
         Path | None, typer.Option(help="Folder that gets the module after each pass.")
     ] = None,
@@ -144,6 +137,8 @@ def quantize_model(
       tvm-quant quantize net.onnx --data photos/ --preprocess imagenet.yaml --limit 256 -o net.tvmq
 
       tvm-quant quantize net.onnx --data calib.npz --calibrate mse --skip "head.*" -o net.tvmq
+
+      tvm-quant quantize net.onnx --data calib.npz --validation val.npz --max-drop 0.1 -o net.tvmq
     """
     _check_output(output, save_stats)
     flags = _Flags(
@@ -155,7 +150,8 @@ def quantize_model(
         on_bad=on_bad,
         on_zero=on_zero,
     )
-    chosen = _config(config, flags, skip or [], settings or [])
+    chosen = options.read_config(config, vars(flags), skip or [], settings or [])
+    target = _target(max_drop, min_score, metric, data, validation)
     spec = options.read_preprocess(preprocess)
     known = Statistics.load(stats) if stats is not None else None
     _check_calibration(chosen, data, known)
@@ -164,10 +160,27 @@ def quantize_model(
     dataset = _open(data, mod, spec, chosen)
     gathered = known if known is not None else Statistics()
     trace = PassTrace(dump_ir)
-    with tvm.transform.PassContext(instruments=[trace]), _executor(workers) as executor:
-        module = quantize(
-            mod, params, dataset, chosen, executor=executor, progress=True, statistics=gathered
-        )
+    with executor(workers) as pool:
+        if target is not None:
+            judged = _validation(validation, mod, spec, dataset)
+            found = control_accuracy(
+                mod,
+                params,
+                dataset,
+                chosen,
+                target=replace(target, data=judged),
+                executor=pool,
+                progress=True,
+                statistics=gathered,
+            )
+            _show_control(found)
+            # Other layers in float, other tensors to profile.
+            gathered = gathered if found.config == chosen else Statistics()
+            chosen = found.config
+        with tvm.transform.PassContext(instruments=[trace]):
+            module = quantize(
+                mod, params, dataset, chosen, executor=pool, progress=True, statistics=gathered
+            )
     if save_stats is not None:
         gathered.save(save_stats)
     calibrated = trace.calibrated if trace.calibrated is not None else module
@@ -202,18 +215,51 @@ class _Flags:
     on_zero: Any
 
 
-def _config(
-    path: Path | None, flags: _Flags, skip: Sequence[str], settings: Sequence[str]
-) -> QuantizeConfig:
-    base = QuantizeConfig.load(path) if path is not None else QuantizeConfig()
-    given = {
-        name: getattr(value, "value", value)
-        for name, value in vars(flags).items()
-        if value is not None
-    }
-    values = base.to_dict() | given | options.parse_settings(list(settings))
-    chosen = QuantizeConfig.from_dict(values)
-    return replace(chosen, skip=(*chosen.skip, *skip))
+def _target(
+    max_drop: float | None,
+    min_score: float | None,
+    metric: str,
+    data: str | None,
+    validation: str | None,
+) -> AccuracyTarget | None:
+    """What the options ask for; None if they ask for nothing."""
+    if max_drop is None and min_score is None:
+        if validation is not None:
+            raise ConfigError("--validation is for --max-drop or --min-score; give one of them")
+        return None
+    if data is None:
+        raise ConfigError(
+            "--max-drop and --min-score order layers by calibration data: give --data"
+        )
+    return AccuracyTarget(metric=metric, max_drop=max_drop, min_score=min_score)
+
+
+def _validation(
+    path: str | None, mod: IRModule, spec: Preprocess | None, dataset: CheckedDataset | None
+) -> CheckedDataset | None:
+    if path is None:
+        return dataset
+    with stderr().status(f"checking {path}"):
+        return options.open_data(path, io_signature(mod), preprocess=spec, limit=None)
+
+
+def _show_control(found: Controlled) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("given back", overflow="fold")
+    for name in ("score", "drop", "ms"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    start = found.float_score, 0.0, found.float_latency_ms
+    table.add_row("everything (float)", *_figures(*start), "")
+    for step in found.steps:
+        what = ", ".join(step.group.nodes) if step.group else "nothing (int8)"
+        undone = "" if step.kept else "undone"
+        table.add_row(what, *_figures(step.score, step.drop, step.latency_ms), undone)
+    stdout().print(table)
+
+
+def _figures(score: float, drop: float, latency_ms: float) -> tuple[str, str, str]:
+    return f"{score:.2f}", f"{drop:.2f}", f"{latency_ms:.3f}"
 
 
 def _check_output(output: Path, save_stats: Path | None) -> None:
@@ -249,24 +295,6 @@ def _open(
             on_bad=config.on_bad,
             on_zero=config.on_zero,
         )
-
-
-@contextmanager
-def _executor(workers: int) -> Iterator[Executor | None]:
-    """Processes of their own, started afresh: TVM's thread pool does not survive a fork."""
-    if workers == 1:
-        yield None
-        return
-    context = get_context("spawn")
-    executor = ProcessPoolExecutor(workers, context, initializer=_leave_interrupts_to_parent)
-    try:
-        yield executor
-    finally:
-        executor.shutdown(cancel_futures=True)
-
-
-def _leave_interrupts_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _summarize(output: Path, table: Sequence[QuantizerRow], explain: bool) -> None:

@@ -92,10 +92,12 @@ def _unknown(name: str, role: str, kind: type[Estimator]) -> str:
 
 __all__ = [
     "ESTIMATORS",
+    "AbsMax",
     "ActivationEstimator",
     "ErrorModel",
     "Estimator",
     "GlobalScale",
+    "MeanSquaredError",
     "Range",
     "WeightEstimator",
     "activation_estimator",

@@ -5,14 +5,17 @@ from tvm_quant.report.evaluate import Evaluation, LayerSqnr, evaluate, layer_sqn
 from tvm_quant.report.graph import diagram_of, graph_page, write_graph
 from tvm_quant.report.inspect import float_table, quantizer_table, select, to_json
 from tvm_quant.report.layers import layer_variables
+from tvm_quant.report.metrics import METRICS, Metric, metric
 from tvm_quant.report.plot import plot_histogram, plot_layers
 from tvm_quant.report.sqnr import SqnrMeter, sqnr_db
 from tvm_quant.report.text import quantizer_text
 from tvm_quant.report.trace import PassTrace
 
 __all__ = [
+    "METRICS",
     "Evaluation",
     "LayerSqnr",
+    "Metric",
     "PassTrace",
     "SqnrMeter",
     "adjacency_groups",
@@ -22,6 +25,7 @@ __all__ = [
     "graph_page",
     "layer_sqnr",
     "layer_variables",
+    "metric",
     "plot_histogram",
     "plot_layers",
     "quantizer_table",

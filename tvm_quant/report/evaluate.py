@@ -11,10 +11,10 @@ from tvm import IRModule
 
 from tvm_quant.backend import Runner
 from tvm_quant.dataset import Batch, CheckedDataset
-from tvm_quant.errors import DatasetError
 from tvm_quant.ir import bindings, op_name, tapped
 from tvm_quant.ir.signature import main_function
 from tvm_quant.report.layers import layer_variables
+from tvm_quant.report.metrics import class_numbers, class_scores
 from tvm_quant.report.sqnr import SqnrMeter
 
 Array = npt.NDArray[Any]
@@ -147,7 +147,7 @@ class _Tally:
         if batch.labels is None:
             self.labelled = False
             return
-        labels = _classes(batch.labels, scores[0].shape[1])
+        labels = class_numbers(batch.labels, scores[0].shape[1])
         self.hits_float += int((answers[0] == labels).sum())
         self.hits_int8 += int((answers[1] == labels).sum())
 
@@ -163,20 +163,4 @@ class _Tally:
 
 
 def _scores(output: Array, batch: Batch) -> Array | None:
-    """(samples, classes) if the output is a table of scores: (N, C) or (N, C, 1, 1)."""
-    if output.ndim < 2 or len(output) != batch.valid or output.shape[1] < 2:
-        return None
-    return output.reshape(len(output), -1) if np.prod(output.shape[2:]) == 1 else None
-
-
-def _classes(labels: Array, count: int) -> Array:
-    """(samples,) class numbers, from numbers or from one-hot rows."""
-    flat = labels.reshape(len(labels), -1)
-    if flat.shape[1] == count:
-        return np.asarray(flat.argmax(1))
-    if flat.shape[1] == 1 and np.array_equal(flat, np.round(np.asarray(flat, np.float64))):
-        return flat[:, 0].astype(np.int64)
-    raise DatasetError(
-        f"labels of shape {labels.shape} and dtype {labels.dtype} are no class numbers; expected "
-        f"one integer a sample, or {count} values of which the largest marks the class"
-    )
+    return class_scores(output) if output.ndim and len(output) == batch.valid else None

@@ -17,15 +17,24 @@ from tvm import IRModule
 
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.errors import CalibrationError
-from tvm_quant.estimator import ceil_power_of_two, weight_estimator
+from tvm_quant.estimator import (
+    AbsMax,
+    MeanSquaredError,
+    WeightEstimator,
+    ceil_power_of_two,
+    weight_estimator,
+)
 from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import constant_value
 from tvm_quant.ir.signature import main_function
-from tvm_quant.op import Kind, is_calibrated, spec_of
+from tvm_quant.op import Kind, QuantSpec, is_calibrated, spec_of
 from tvm_quant.placement import layer_config
 from tvm_quant.transform.quantizers import Quantizer, quantizers, set_scales
 
 Array = npt.NDArray[Any]
+
+#: Up to so many bits, covering the largest weight costs the others too much.
+FEW_BITS = 4
 
 
 @tvm.transform.module_pass(opt_level=0, name="CalibrateWeights")
@@ -49,13 +58,27 @@ class CalibrateWeights:
         return set_scales(mod, {weight.name: self._scale(weight) for weight in weights})
 
     def _scale(self, weight: Quantizer) -> tuple[Array, Array]:
-        layer = layer_config(self.config, *weight.names)
-        name = layer.weight_estimator or self.config.weight_estimator
-        estimator = weight_estimator(name, self.config.estimator_options)
-        scale, zero_point = estimator.weight_scale(_finite_constant(weight), spec_of(weight.call))
+        spec = spec_of(weight.call)
+        estimator = estimator_of(self.config, spec.bits, *weight.names)
+        scale, zero_point = estimator.weight_scale(_finite_constant(weight), spec)
         if power_of_two_scales(self.config):
             scale = ceil_power_of_two(scale).astype(np.float32)
         return scale, zero_point
+
+
+def estimator_of(config: QuantizeConfig, bits: int, *names: str) -> WeightEstimator:
+    """The estimator of the weights, of so many bits, of a layer of these names."""
+    name = _named(config, *names) or (MeanSquaredError.name if bits <= FEW_BITS else AbsMax.name)
+    return weight_estimator(name, config.estimator_options)
+
+
+def chooses_steps(config: QuantizeConfig, spec: QuantSpec, *names: str) -> bool:
+    """Whether RoundWeights chooses the scale of a weight together with its codes."""
+    return spec.bits <= FEW_BITS and _named(config, *names) is None
+
+
+def _named(config: QuantizeConfig, *names: str) -> str | None:
+    return layer_config(config, *names).weight_estimator or config.weight_estimator
 
 
 def power_of_two_scales(config: QuantizeConfig) -> bool:

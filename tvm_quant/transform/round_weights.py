@@ -9,6 +9,9 @@ of opposite sign cancel. Codes are chosen one after the other, each making up fo
 samples. The mean goes into the bias: b' = b - E[x] (w' - nearest(w)), so that the bias correction
 made for the nearest codes stays right.
 
+Where weights have few bits and no estimator of their scales is named, the steps are chosen here,
+too: those with which the output errs the least (weight_rounding/best_shares.py).
+
 Weights that several calls read, and layers of a symbolic size, are rounded to nearest.
 
 Needs calibrated quantizers; comes after CorrectBias, which has to see the float weights.
@@ -18,6 +21,7 @@ Source: Frantar et al., arXiv:2210.17323.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -29,28 +33,36 @@ from tvm import IRModule, relax
 
 from tvm_quant.config import QuantizeConfig, WeightRounding
 from tvm_quant.dataset.check import is_batched
+from tvm_quant.estimator import AbsMax
 from tvm_quant.hardware import hardware_row
-from tvm_quant.ir import bindings, constant_value, consumers, io_signature
+from tvm_quant.ir import bindings, constant_value, consumers, io_signature, node_name, op_name
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import contraction_axes, is_calibrated, scale_of, spec_of
+from tvm_quant.transform.calibrate_weights import chooses_steps, power_of_two_scales
 from tvm_quant.transform.calibration_samples import Batches, chosen_batches
-from tvm_quant.transform.channel_vector import Array, scale_per_output
+from tvm_quant.transform.channel_vector import Array, scale_per_output, to_weight_shape
 from tvm_quant.transform.correct_bias import add_to_biases
 from tvm_quant.transform.measure_shift import weighted_layers
-from tvm_quant.transform.profiling import ordered_map
-from tvm_quant.transform.quantizers import set_constants, strip_quantizers
+from tvm_quant.transform.profiling import fingerprint, ordered_map
+from tvm_quant.transform.quantizers import set_constants, set_scales, strip_quantizers
 from tvm_quant.transform.weight_pairs import limit_pairs
 from tvm_quant.transform.weight_rounding import (
+    POWERS,
+    SHARES,
     Blocks,
     Moments,
     Patches,
+    best_shares,
     gather_moments,
+    output_error,
     round_to_nearest,
     round_with_feedback,
 )
 
 #: Calibration samples to run.
 SAMPLES = 64
+#: {fingerprint of a network: {variable of a contraction: moments of what it reads}}.
+KnownMoments = dict[str, dict[str, Moments]]
 
 
 @tvm.transform.module_pass(opt_level=0, name="RoundWeights")
@@ -62,6 +74,8 @@ class RoundWeights:
         dataset: calibration batches by input name; without, codes are the nearest.
         executor: runs the network on its workers; None works in threads, as `Profile` does.
         progress: show a bar.
+        known: moments by fingerprint of the network that they were taken in; filled. Spares running
+            a network again that is quantized with other bits.
     """
 
     def __init__(
@@ -71,12 +85,14 @@ class RoundWeights:
         *,
         executor: Executor | None = None,
         progress: bool = False,
+        known: KnownMoments | None = None,
     ):
         self.config = config or QuantizeConfig()
         self.largest_pair = hardware_row(self.config.hardware).largest_pair
         self.dataset = dataset
         self.executor = executor
         self.progress = progress
+        self.known = known
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Run the pass."""
@@ -84,8 +100,26 @@ class RoundWeights:
         nearest = self.config.weight_rounding is WeightRounding.NEAREST
         if nearest or self.dataset is None or not layers:
             return mod
+        moments = self._moments(mod, layers)
+        found = {name: layer for name, layer in layers.items() if moments[name].count}
+        with threadpool_limits(1, user_api="blas"):  # threads work on layers side by side
+            results = ordered_map(
+                lambda name: self._rounded(layers[name], moments.pop(name)), found, None
+            )
+            rounded = dict(zip(found, results, strict=True))
+        weights = {layers[name].weight: found for name, found in rounded.items()}
+        mod = set_constants(mod, {name: found.weight for name, found in weights.items()})
+        mod = set_scales(mod, {name: found.scale for name, found in weights.items()})
+        return add_to_biases(mod, {name: -found.change for name, found in rounded.items()})
+
+    def _moments(self, mod: IRModule, layers: Mapping[str, _Layer]) -> dict[str, Moments]:
+        """What each layer reads; what is not known is measured."""
+        assert self.dataset is not None
+        key = fingerprint(mod) if self.known is not None else ""
+        if self.known is not None and set(self.known.get(key, ())) >= set(layers):
+            return dict(self.known[key])
         batches = chosen_batches(self.dataset, SAMPLES, batched=is_batched(io_signature(mod)))
-        # Threads work on samples and layers side by side; those of BLAS would wait for them.
+        # Threads work on samples side by side; those of BLAS would wait for them.
         with threadpool_limits(1, user_api="blas"):
             moments = gather_moments(
                 strip_quantizers(mod),
@@ -94,14 +128,33 @@ class RoundWeights:
                 executor=self.executor,
                 progress=self.progress,
             )
-            found = [layer for name, layer in layers.items() if moments[name].count]
-            rounded = list(ordered_map(lambda layer: self._rounded(layer, moments), found, None))
-        weights = {layer.weight: weight for layer, (weight, _) in zip(found, rounded, strict=True)}
-        changes = {layer.name: -change for layer, (_, change) in zip(found, rounded, strict=True)}
-        return add_to_biases(set_constants(mod, weights), changes)
+        if self.known is not None:
+            self.known[key] = dict(moments)
+        return moments
 
-    def _rounded(self, layer: _Layer, moments: dict[str, Moments]) -> tuple[Array, Array]:
-        return layer.rounded(moments.pop(layer.name), self.largest_pair)
+    def _rounded(self, layer: _Layer, moments: Moments) -> _Rounded:
+        return layer.rounded(moments, self._shares(layer), self.largest_pair)
+
+    def _shares(self, layer: _Layer) -> Sequence[float]:
+        """Steps to try, as shares of the calibrated one."""
+        if not chooses_steps(self.config, spec_of(layer.quantizer), *layer.names):
+            return (1.0,)
+        return POWERS if power_of_two_scales(self.config) else SHARES
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rounded:
+    """What became of a layer.
+
+    Attributes:
+        weight: on its grid, float32.
+        scale: (scale, zero point) of that.
+        change: what the mean of the weight's change adds to the output, (O,).
+    """
+
+    weight: Array
+    scale: tuple[Array, Array]
+    change: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +163,7 @@ class _Layer:
 
     Attributes:
         name, call: variable and value of the contraction.
+        names: what patterns may select it by.
         weight: variable of the quantizer of its weight.
         quantizer: the value of that.
         patches, blocks: how to read its inputs and its weight.
@@ -117,37 +171,92 @@ class _Layer:
 
     name: str
     call: relax.Call
+    names: tuple[str, str]
     weight: str
     quantizer: relax.Call
     patches: Patches
     blocks: Blocks
 
-    def rounded(self, moments: Moments, largest_pair: int | None) -> tuple[Array, Array]:
-        """The weight on its grid, float32, and what its mean changes in the output, (O,)."""
+    def rounded(
+        self, moments: Moments, shares: Sequence[float], largest_pair: int | None
+    ) -> _Rounded:
+        """The layer with the best of its steps times `shares`."""
+        scale, zero_point = scale_of(self.quantizer)
+        value = self._value()
+        weight = self.blocks.of_weight(value.astype("float64"))
+        axes = contraction_axes(self.call)
+        before = self.blocks.of_outputs(self._by_output(scale))
+        nearest = round_to_nearest(weight, before, *self._ends())
+        if len(shares) > 1:
+            step = self._best_step(weight, moments, self._by_output(scale), shares)
+            scale = to_weight_shape(step, scale, axes).astype("float32")
+        step = self.blocks.of_outputs(self._by_output(scale))
+        codes = self.blocks.to_weight(self._codes(weight, moments, step))
+        if largest_pair is not None:
+            codes = limit_pairs(codes, axes, largest_pair)
+        moved = (self.blocks.of_weight(codes) - nearest) * step + nearest * (step - before)
+        changes = (moved * moments.mean[:, :, None]).sum(axis=1)
+        return _Rounded(
+            weight=codes.astype("float32") * scale,
+            scale=(scale, zero_point),
+            change=self.blocks.sum_parts(changes),
+        )
+
+    def _value(self) -> Array:
         value = constant_value(self.quantizer.args[0])
         assert value is not None, "weighted_layers() found it"
-        scale, zero_point = scale_of(self.quantizer)
-        spec = spec_of(self.quantizer)
-        grid = [self._by_block(a) for a in (scale, spec.qmin - zero_point, spec.qmax - zero_point)]
-        weight = self.blocks.of_weight(value.astype("float64"))
-        chosen, nearest = np.empty_like(weight), np.empty_like(weight)
-        for part in self.blocks.slices():
-            step, low, high = (array[part] for array in grid)
-            covariance = moments.covariance(part)
-            chosen[part] = round_with_feedback(weight[part], covariance, step, low, high)
-            nearest[part] = round_to_nearest(weight[part], step, low, high)
-        codes = self.blocks.to_weight(chosen)
-        if largest_pair is not None:
-            codes = limit_pairs(codes, contraction_axes(self.call), largest_pair)
-        moved = (self.blocks.of_weight(codes) - nearest) * grid[0]
-        changes = (moved * moments.mean[:, :, None]).sum(axis=1)
-        return codes.astype("float32") * scale, self.blocks.sum_parts(changes)
+        return value
 
-    def _by_block(self, array: Array) -> Array:
-        """Something that each output channel of the weight has one of: float64, (B, 1, R)."""
+    def _codes(self, weight: Array, moments: Moments, step: Array) -> Array:
+        """Of several trials side by side, where the last axis is as many times as long."""
+        trials = weight.shape[2] // self.blocks.rows
+        low, high = (np.tile(end, (1, 1, trials)) for end in self._ends())
+        codes = np.empty_like(weight)
+        for part in self.blocks.slices():
+            covariance = moments.covariance(part)
+            codes[part] = round_with_feedback(
+                weight[part], covariance, step[part], low[part], high[part]
+            )
+        return codes
+
+    def _best_step(
+        self, weight: Array, moments: Moments, step: Array, shares: Sequence[float]
+    ) -> Array:
+        """Steps of the output channels, (O,), that leave the smallest errors.
+
+        Where a step covers more than the weights of its channel, something needs it: it stays.
+        """
+        spec = spec_of(self.quantizer)
+        largest = self._by_output(AbsMax().weight_scale(self._value(), spec)[0])
+        trials = [self.blocks.of_outputs(largest * share) for share in shares]
+        errors = self._errors(weight, moments, np.concatenate(trials, axis=2), len(shares))
+        best = best_shares(errors, shares, together=spec.axis is None)
+        return np.where(step > largest * (1 + 1e-6), step, largest * best)
+
+    def _errors(self, weight: Array, moments: Moments, steps: Array, trials: int) -> Array:
+        """Error in each output of each trial: (trials, O)."""
+        weight = np.tile(weight, (1, 1, trials))
+        difference = self._codes(weight, moments, steps) * steps - weight
+        errors = np.concatenate(
+            [
+                output_error(difference[part], moments.covariance(part))
+                for part in self.blocks.slices()
+            ]
+        )
+        by_trial = np.split(errors, trials, axis=1)
+        return np.stack([self.blocks.sum_parts(part) for part in by_trial])
+
+    def _ends(self) -> tuple[Array, Array]:
+        """Smallest and largest code, by block."""
+        spec = spec_of(self.quantizer)
+        zero_point = scale_of(self.quantizer)[1]
+        low, high = (self._by_output(end - zero_point) for end in (spec.qmin, spec.qmax))
+        return self.blocks.of_outputs(low), self.blocks.of_outputs(high)
+
+    def _by_output(self, array: Array) -> Array:
+        """What the weights of each output channel have one of: float64, (O,)."""
         by_output = scale_per_output(self.call, array.astype("float64"), self.blocks.shape)
-        vector = np.broadcast_to(by_output.reshape(-1), self.blocks.outputs)
-        return self.blocks.of_outputs(vector)
+        return np.broadcast_to(by_output.reshape(-1), self.blocks.outputs)
 
 
 def _layers(func: relax.Function) -> list[_Layer]:
@@ -166,6 +275,7 @@ def _layers(func: relax.Function) -> list[_Layer]:
             _Layer(
                 name=str(var.name),
                 call=call,
+                names=(node_name(func, var), op_name(call) or "call"),
                 weight=str(call.args[1].name),
                 quantizer=quantizer,
                 patches=patches,

@@ -153,11 +153,22 @@ def test_a_foreign_format_is_refused(tmp_path, artifact, text):
         Artifact.load(path)
 
 
+def test_a_file_of_version_1_is_read(tmp_path, artifact):
+    path = tmp_path / "m.tvmq"
+    artifact.save(path)
+    rewrite(
+        path,
+        format_json=json.dumps({"format": "tvm_quant artifact", "version": 1}),
+        **{"packed.bin": None},
+    )
+    tvm.ir.assert_structural_equal(Artifact.load(path).module, artifact.module)
+
+
 def test_a_file_from_a_newer_version_is_refused(tmp_path, artifact):
     path = tmp_path / "m.tvmq"
     artifact.save(path)
-    rewrite(path, format_json=json.dumps({"format": "tvm_quant artifact", "version": 2}))
-    with pytest.raises(ArtifactError, match=r"has format version 2; .* reads up to 1\. Upgrade"):
+    rewrite(path, format_json=json.dumps({"format": "tvm_quant artifact", "version": 3}))
+    with pytest.raises(ArtifactError, match=r"has format version 3; .* reads up to 2\. Upgrade"):
         Artifact.load(path)
 
 

@@ -61,6 +61,17 @@ def round_with_feedback(
     return np.where(better[:, None], codes, nearest)
 
 
+def output_error(difference: Array, covariance: Array) -> Array:
+    """Mean square error that each row adds to its output, as far as samples tell: (B, R).
+
+    Args:
+        difference: rounded weights less the weights, (B, K, R).
+        covariance: of the inputs, (B, K, K).
+    """
+    mean = np.einsum("bkk->b", covariance)[:, None] / covariance.shape[1]
+    return _error(difference, _damped(covariance)) * np.where(mean > 0, mean, 1.0)
+
+
 def _damped(covariance: Array) -> Array:
     """In units of its mean variance, with a diagonal that makes it positive definite."""
     inputs = covariance.shape[1]
