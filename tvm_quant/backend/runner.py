@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -25,8 +26,9 @@ Array = npt.NDArray[Any]
 class Runner:
     """A compiled module that takes and gives NumPy arrays.
 
-    It can be pickled, for instance into the workers of a process pool: the pickle holds the
-    compiled shared library, so that a worker runs the very same code and does not compile.
+    Threads may share it: each has a virtual machine of its own. It can be pickled, for instance
+    into the workers of a process pool: the pickle holds the compiled shared library, so that a
+    worker runs the very same code and does not compile.
 
     Args:
         mod: Relax module; its function `main` is run.
@@ -88,7 +90,14 @@ class Runner:
                 f"No device {self._tvm_device} is present to run on; compile only, with "
                 "`tvm_quant.compile`, or choose a target of this machine."
             )
-        self._main = relax.VirtualMachine(executable, self._tvm_device)["main"]
+        self._machines = threading.local()
+
+    @property
+    def _main(self) -> Any:
+        if not hasattr(self._machines, "main"):
+            machine = relax.VirtualMachine(self._executable, self._tvm_device)
+            self._machines.main = machine["main"]
+        return self._machines.main
 
     def __getstate__(self) -> dict[str, Any]:
         self._library = self._library or exported(self._executable)

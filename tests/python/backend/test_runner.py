@@ -1,6 +1,6 @@
 import os
 import pickle
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
@@ -95,3 +95,11 @@ def test_symbolic_dimensions_take_any_size():
 def test_latencies_are_measured_in_turns(runner):
     medians = median_latency_ms({"a": runner, "b": runner}, INPUTS, rounds=3)
     assert set(medians) == {"a", "b"} and min(medians.values()) > 0
+
+
+def test_threads_may_share_a_runner():
+    runner = Runner(plain_tvm.build(lambda bb, x: bb.emit(R.exp(x)), x=(64, 64)))
+    data = [np.full((64, 64), value, "float32") for value in np.linspace(-1, 1, 64)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda x: runner.run({"x": x})[0], data))
+    np.testing.assert_array_equal(together, [runner.run({"x": x})[0] for x in data])

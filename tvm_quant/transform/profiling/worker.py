@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ import tvm
 from tvm import IRModule, relax
 
 from tvm_quant.backend import compile
+from tvm_quant.backend.library import exported, loaded
 from tvm_quant.ir import io_signature
 
 Array = npt.NDArray[Any]
@@ -58,21 +57,14 @@ class Worker:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._library is None:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "profile.so"
-                self._executable.export_library(str(path))
-                self._library = path.read_bytes()
+            self._library = exported(self._executable)
         return _restore, (self._library, self._names)
 
     @classmethod
     def from_library(cls, library: bytes, names: list[str]) -> Worker:
         """A worker that runs an exported library."""
         worker = cls.__new__(cls)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "profile.so"
-            path.write_bytes(library)
-            # The loaded library stays mapped when its file goes.
-            worker._open(tvm.runtime.load_module(str(path)), names)
+        worker._open(loaded(library), names)
         worker._library = library
         return worker
 
