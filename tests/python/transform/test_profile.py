@@ -2,6 +2,7 @@ import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
+import distributed
 import numpy as np
 import pytest
 import tvm
@@ -136,6 +137,19 @@ def test_forked_processes_give_the_same_bits(network, alone):
 def test_spawned_processes_give_the_same_bits(network, alone):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         statistics = profiled(network, batches(11), chunk=2, executor=executor)
+    assert_same_statistics(statistics, alone)
+
+
+def test_dask_gives_the_same_bits(network, alone):
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        statistics = profiled(
+            network, batches(11), chunk=2, executor=client.get_executor(pure=False)
+        )
     assert_same_statistics(statistics, alone)
 
 
