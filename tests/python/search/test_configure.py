@@ -77,7 +77,7 @@ def test_a_budget_is_in_bits_of_all_weights():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "one limit, weight_bytes or weight_bits; got none"),
+        ({}, "one limit, weight_bytes, weight_bits or latency; got none"),
         ({"weight_bytes": 1, "weight_bits": 4}, "one limit"),
         ({"weight_bytes": 0}, "weight_bytes is 0; expected more than 0"),
         ({"weight_bits": -1}, "weight_bits is -1; expected more than 0"),
