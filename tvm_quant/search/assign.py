@@ -53,14 +53,13 @@ def assign(
     loss = np.concatenate([np.asarray(group, np.float64) for group in losses])
     cost = np.concatenate([np.asarray(group, np.float64) for group in costs])
     largest = np.abs(loss).max() or 1.0
-    unit = np.abs(cost).max() or 1.0
     found = milp(
         loss / largest * LARGEST_LOSS,
         integrality=np.ones(len(loss)),
         bounds=Bounds(0, 1),
         constraints=[
             LinearConstraint(choices, 1, 1),
-            LinearConstraint(cost[None] / unit, -np.inf, limit / unit),
+            LinearConstraint(cost[None], -np.inf, limit),
         ],
         options={"mip_rel_gap": 0.0},
     )
