@@ -44,6 +44,13 @@ def test_what_the_user_set_stays_but_for_the_bits():
     assert found.overrides["c[[]1]"] == LayerConfig(nbit_weight=8, nbit_activation=16)
 
 
+def test_bits_of_weights_can_be_kept():
+    mine = {"c[[]1]": LayerConfig(nbit_weight=4)}
+    wide = {C: Choice(weight_bits=8, activation_bits=16)}
+    found = configure(QuantizeConfig(overrides=mine), wide, keep_weights=True)
+    assert found.overrides == {"c[[]1]": LayerConfig(nbit_weight=4, nbit_activation=16)}
+
+
 def test_settings_without_a_layer_go():
     mine = {name: LayerConfig(per_channel=False) for name in ("a", "b", "[ab]", "relax.add")}
     found = configure(QuantizeConfig(overrides=mine), {B: FLOAT}, [A, B, C])
