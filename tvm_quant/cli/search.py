@@ -36,6 +36,16 @@ def search_model(
     weight_bits: Annotated[
         float | None, typer.Option(help="What weights may take: bits in the mean.")
     ] = None,
+    latency: Annotated[
+        float | None,
+        typer.Option(
+            help="What a batch may take, as a share of the latency without a search; for choosing "
+            "from --activations, and float."
+        ),
+    ] = None,
+    allow_float: Annotated[
+        bool, typer.Option("--allow-float", help="Let layers stay in float.")
+    ] = False,
     choices: Annotated[
         str, typer.Option(help="Bits of weights to choose from, 2 to 8.")
     ] = ",".join(map(str, WEIGHT_BITS)),
@@ -68,7 +78,7 @@ def search_model(
     """
     if not output.parent.is_dir():
         raise ArtifactError(f"cannot write {output}: there is no folder {output.parent}")
-    budget = Budget(weight_bytes=weight_bytes, weight_bits=weight_bits)
+    budget = Budget(weight_bytes=weight_bytes, weight_bits=weight_bits, latency=latency)
     chosen = options.read_config(config, {"max_samples": limit}, skip or [], settings or [])
     spec = options.read_preprocess(preprocess)
     with stderr().status(f"reading {model}"):
@@ -90,6 +100,7 @@ def search_model(
             budget=budget,
             weight_bits=_numbers("choices", choices),
             activation_bits=_numbers("activations", activations),
+            allow_float=allow_float,
             samples=samples,
             score=metric,
             executor=pool,

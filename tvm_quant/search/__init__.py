@@ -12,6 +12,7 @@ from tvm_quant.search.control_accuracy import (
     control_accuracy,
 )
 from tvm_quant.search.layer_groups import LayerGroup, layer_groups
+from tvm_quant.search.measure_latency import Latencies, measure_latency
 from tvm_quant.search.measure_sensitivity import Sensitivity, measure_sensitivity
 from tvm_quant.search.search_bits import WEIGHT_BITS, Found, Row, choose, search_bits
 from tvm_quant.search.subject import Subject
@@ -26,6 +27,7 @@ __all__ = [
     "Controlled",
     "Fallback",
     "Found",
+    "Latencies",
     "LayerGroup",
     "Row",
     "Sensitivity",
@@ -35,6 +37,7 @@ __all__ = [
     "choose",
     "control_accuracy",
     "layer_groups",
+    "measure_latency",
     "measure_sensitivity",
     "search_bits",
 ]

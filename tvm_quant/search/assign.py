@@ -26,7 +26,7 @@ def assign(
 
     Args:
         losses: of each choice of each group, finite.
-        costs: in the same shape, >= 0, in any unit.
+        costs: in the same shape, in any unit.
         limit: the costs of the choices may add up to this, in the same unit.
 
     Returns:
@@ -54,12 +54,12 @@ def assign(
     cost = np.concatenate([np.asarray(group, np.float64) for group in costs])
     largest = np.abs(loss).max() or 1.0
     found = milp(
-        loss * (LARGEST_LOSS / largest),
+        loss / largest * LARGEST_LOSS,
         integrality=np.ones(len(loss)),
         bounds=Bounds(0, 1),
         constraints=[
             LinearConstraint(choices, 1, 1),
-            LinearConstraint(cost[None] / (limit or 1.0), -np.inf, 1.0 if limit else 0.0),
+            LinearConstraint(cost[None], -np.inf, limit),
         ],
         options={"mip_rel_gap": 0.0},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_quant.errors import ConfigError
@@ -20,6 +21,8 @@ class Budget:
     Attributes:
         weight_bytes: of all weights in a file, as a share of what they take with 8 bits.
         weight_bits: mean over all weights.
+        latency: of a batch, as a share of what the network takes as the config quantizes it. Bits
+            of weights make no difference here: choose from bits of activations, or float.
 
     >>> Budget(weight_bytes=0.5).limit_bits([LayerGroup(nodes=("a",), layers=("lv",), weights=10)])
     40.0
@@ -27,18 +30,20 @@ class Budget:
 
     weight_bytes: float | None = None
     weight_bits: float | None = None
+    latency: float | None = None
 
     def __post_init__(self) -> None:
         given = {name: value for name, value in vars(self).items() if value is not None}
         if len(given) != 1:
             raise ConfigError(
-                f"A budget has one limit, weight_bytes or weight_bits; got {given or 'none'}."
+                "A budget has one limit, weight_bytes, weight_bits or latency; got "
+                f"{given or 'none'}."
             )
         ((name, value),) = given.items()
-        if not 0 < value <= INT8_BITS * 4:
+        if not value > 0:
             raise ConfigError(f"{name} is {value!r}; expected more than 0.")
 
-    def limit_bits(self, groups: list[LayerGroup] | tuple[LayerGroup, ...]) -> float:
+    def limit_bits(self, groups: Sequence[LayerGroup]) -> float:
         """Bits that the weights of all groups may take together."""
         mean = self.weight_bits
         if self.weight_bytes is not None:
@@ -46,6 +51,8 @@ class Budget:
         return (mean or 0.0) * sum(group.weights for group in groups)
 
     def __str__(self) -> str:
+        if self.latency is not None:
+            return f"{self.latency:.0%} of the latency"
         if self.weight_bits is not None:
             return f"{self.weight_bits:g} bits a weight"
         return f"{self.weight_bytes:.0%} of the bytes of 8-bit weights"

@@ -15,6 +15,8 @@ def configure(
     config: QuantizeConfig,
     chosen: Mapping[LayerGroup, Choice],
     groups: Collection[LayerGroup] = (),
+    *,
+    keep_weights: bool = False,
 ) -> QuantizeConfig:
     """The config that gives groups their choice: bits by `overrides`, float by `skip`.
 
@@ -25,6 +27,7 @@ def configure(
         config: what holds for everything else.
         chosen: what changes.
         groups: all groups of the network.
+        keep_weights: leave the bits of weights as `config` has them, layer by layer.
     """
     overrides = dict(config.overrides)
     skip = list(config.skip)
@@ -33,7 +36,7 @@ def configure(
         if choice.weight_bits is None:
             skip += patterns
             continue
-        layer = _settings(config, choice)
+        layer = _settings(config, choice, keep_weights=keep_weights)
         if layer != LayerConfig():
             for pattern in patterns:
                 overrides.pop(pattern, None)  # goes to the end, where it wins
@@ -64,11 +67,12 @@ def with_activation_bits(config: QuantizeConfig, bits: int) -> QuantizeConfig:
     return replace(config, overrides=overrides, nbit_activation=bits, nbit_input=bits)
 
 
-def _settings(config: QuantizeConfig, choice: Choice) -> LayerConfig:
+def _settings(config: QuantizeConfig, choice: Choice, *, keep_weights: bool) -> LayerConfig:
     """What differs from the config as a whole."""
     bits = choice.weight_bits
+    said = bits == config.nbit_weight and not config.overrides
     return LayerConfig(
-        nbit_weight=None if bits == config.nbit_weight and not config.overrides else bits,
+        nbit_weight=None if said or keep_weights else bits,
         nbit_activation=choice.activation_bits,
     )
 

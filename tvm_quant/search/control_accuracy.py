@@ -248,7 +248,7 @@ class _Loop:
             path.append(state)
             if self._is_met(state):
                 return state
-            if _grew(path) and not last & set(_recent(path)):
+            if _falls(path) and not last & set(_recent(path)):
                 again = _recent(path)
                 self.undone |= set(range(len(self.history) - PATIENCE, len(self.history)))
                 last |= set(again)
@@ -258,7 +258,8 @@ class _Loop:
 
     def _judge(self, returned: tuple[LayerGroup, ...], group: LayerGroup | None) -> _State:
         choice = self._given_back()
-        config = configure(self.subject.config, dict.fromkeys(returned, choice), self.groups)
+        chosen = dict.fromkeys(returned, choice)
+        config = configure(self.subject.config, chosen, self.groups, keep_weights=True)
         module = self.subject.quantized(config)
         runner = Runner(module)
         score = self.validation.score_of(self.validation.outputs(runner))
@@ -293,7 +294,7 @@ class _Loop:
         return self.validation.score
 
 
-def _grew(path: Sequence[_State]) -> bool:
+def _falls(path: Sequence[_State]) -> bool:
     """Whether the metric has fallen in each of the last steps."""
     recent = path[-PATIENCE - 1 :]
     return len(recent) > PATIENCE and all(

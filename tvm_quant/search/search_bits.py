@@ -19,6 +19,7 @@ from tvm_quant.search.budget import INT8_BITS, Budget, bits_of
 from tvm_quant.search.choice import FLOAT, Choice
 from tvm_quant.search.configure import configure
 from tvm_quant.search.layer_groups import LayerGroup
+from tvm_quant.search.measure_latency import Latencies, measure_latency
 from tvm_quant.search.measure_sensitivity import Sensitivity, measure_sensitivity
 from tvm_quant.search.subject import Subject
 from tvm_quant.search.validate import Validation
@@ -93,7 +94,7 @@ def search_bits(
     Args:
         mod, params, dataset, config, executor, progress, statistics: as for `tvm_quant.quantize`.
             The executor also runs the measurements; the result is the same without.
-        budget: what the weights may take.
+        budget: what the weights, or a batch, may take.
         weight_bits: to choose from, 2 to 8.
         activation_bits: to choose from, 2 to 16; empty keeps what the config says.
         allow_float: whether layers may stay in float.
@@ -128,7 +129,12 @@ def search_bits(
         samples=samples,
         metric=row,
     )
-    found = choose(subject.config, sensitivity, budget, allow_float=allow_float)
+    latencies = None
+    if budget.latency is not None:
+        latencies = measure_latency(subject, _offered(sensitivity, allow_float=allow_float))
+    found = choose(
+        subject.config, sensitivity, budget, allow_float=allow_float, latencies=latencies
+    )
     module = subject.quantized(found.config)
     few = subject.few(samples)
     validation = Validation(Runner(subject.module), few, row, executor=executor, progress=progress)
@@ -136,9 +142,21 @@ def search_bits(
 
 
 def choose(
-    config: QuantizeConfig, sensitivity: Sensitivity, budget: Budget, *, allow_float: bool = False
+    config: QuantizeConfig,
+    sensitivity: Sensitivity,
+    budget: Budget,
+    *,
+    allow_float: bool = False,
+    latencies: Latencies | None = None,
 ) -> Found:
     """The choices that lose least within a budget, by the losses of the groups alone.
+
+    Args:
+        config: what holds for everything else.
+        sensitivity: the losses.
+        budget: the limit.
+        allow_float: whether layers may stay in float.
+        latencies: of the choices, for a budget of latency.
 
     Raises:
         ConfigError: the budget cannot be met.
@@ -149,14 +167,21 @@ def choose(
         for losses in sensitivity.losses
     ]
     table = list(zip(groups, choices, sensitivity.losses, strict=True))
+    if budget.latency is not None:
+        assert latencies is not None, "a budget of latency needs measured ones"
+        costs = [[latencies.extra(group, c) for c in offered] for group, offered, _ in table]
+        limit = (budget.latency - 1.0) * latencies.whole_ms
+    else:
+        costs = [[bits_of(group, c) for c in offered] for group, offered, _ in table]
+        limit = budget.limit_bits(groups)
     try:
         indices = assign(
             losses=[[losses[choice] for choice in offered] for _, offered, losses in table],
-            costs=[[bits_of(group, c) for c in offered] for group, offered, _ in table],
-            limit=budget.limit_bits(groups),
+            costs=costs,
+            limit=limit,
         )
     except ConfigError as error:
-        raise ConfigError(f"The weights cannot take {budget}: {error}") from None
+        raise ConfigError(f"The network cannot take {budget}: {error}") from None
     rows = tuple(
         Row(
             group=group,
@@ -168,10 +193,15 @@ def choose(
     )
     total = sum(group.weights for group in groups)
     return Found(
-        config=configure(config, {row.group: row.choice for row in rows}),
+        config=configure(config, {row.group: row.choice for row in rows}, groups),
         module=None,
         rows=rows,
         share=sum(row.size_bytes for row in rows) / max(total * INT8_BITS / 8, 1),
         predicted=sum(row.loss for row in rows),
         measured=None,
     )
+
+
+def _offered(sensitivity: Sensitivity, *, allow_float: bool) -> set[Choice]:
+    every = {choice for losses in sensitivity.losses for choice in losses}
+    return every if allow_float else every - {FLOAT}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from tvm_quant.search.noise import noise_to_signal
 from tvm_quant.transform.profiling import ordered_map
 
 Array = npt.NDArray[Any]
-#: Tasks that the batches are cut into, at most.
-TASKS = 16
+#: Batches of one task.
+CHUNK = 8
 
 
 class Validation:
@@ -57,31 +58,13 @@ class Validation:
         self.metric = metric
         self._executor = executor
         self._progress = progress
-        self._batches = list(dataset.with_labels())
-        labels = [batch.labels for batch in self._batches if batch.labels is not None]
-        self._labels = np.concatenate(labels) if len(labels) == len(self._batches) else None
-        self.reference = self.outputs(reference)
+        self._dataset = dataset
+        self.reference, self._labels = self._run(reference)
         self.score = self.score_of(self.reference) if metric else None
 
     def outputs(self, runner: Runner) -> list[Array]:
         """Each output of a network for all samples, joined along axis 0."""
-        size = -(-len(self._batches) // TASKS)
-        starts = range(0, len(self._batches), size)
-        work = [self._batches[start : start + size] for start in starts]
-        with closing(ordered_map(_Task(runner=runner), work, self._executor)) as results:
-            runs = [
-                run
-                for part in track(
-                    results,
-                    "Validation",
-                    total=len(work),
-                    console=Console(stderr=True),
-                    transient=True,
-                    disable=not self._progress,
-                )
-                for run in part
-            ]
-        return [np.concatenate(parts) for parts in zip(*runs, strict=True)]
+        return self._run(runner)[0]
 
     def score_of(self, outputs: Sequence[Array]) -> float:
         """The metric of outputs."""
@@ -98,7 +81,32 @@ class Validation:
     @property
     def inputs(self) -> dict[str, Array]:
         """Of one batch, for measuring latencies."""
-        return self._batches[0].inputs
+        return next(self._dataset.with_labels()).inputs
+
+    def _run(self, runner: Runner) -> tuple[list[Array], Array | None]:
+        """(outputs, labels) of all samples; labels only if all of them have one."""
+        total = -(-self._dataset.batches // CHUNK)
+        with closing(ordered_map(_Task(runner=runner), self._work(), self._executor)) as results:
+            runs = [
+                run
+                for part in track(
+                    results,
+                    "Validation",
+                    total=total,
+                    console=Console(stderr=True),
+                    transient=True,
+                    disable=not self._progress,
+                )
+                for run in part
+            ]
+        outputs = [np.concatenate(parts) for parts in zip(*(run[0] for run in runs), strict=True)]
+        labels = [labels for _, labels in runs if labels is not None]
+        return outputs, np.concatenate(labels) if len(labels) == len(runs) else None
+
+    def _work(self) -> Iterator[list[Batch]]:
+        batches = self._dataset.with_labels()
+        while block := list(islice(batches, CHUNK)):
+            yield block
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +115,9 @@ class _Task:
 
     runner: Runner
 
-    def __call__(self, batches: Sequence[Batch]) -> list[list[Array]]:
-        return [
-            [valid_rows(np.atleast_1d(output), batch) for output in self.runner.run(batch.inputs)]
-            for batch in batches
-        ]
+    def __call__(self, batches: Sequence[Batch]) -> list[tuple[list[Array], Array | None]]:
+        return [(self._outputs(batch), batch.labels) for batch in batches]
+
+    def _outputs(self, batch: Batch) -> list[Array]:
+        outputs = self.runner.run(batch.inputs)
+        return [valid_rows(np.atleast_1d(output), batch) for output in outputs]

@@ -148,7 +148,7 @@ def _span(parts: Sequence[ChannelSpread]) -> tuple[int, int]:
 
 
 class SpreadCollector:
-    """Gathers a `ChannelSpread` batch by batch, about 4 ns a counted value.
+    """Gathers a `ChannelSpread` batch by batch.
 
     Samples wait until a few can be counted together: the weights of all channels are larger than
     what a sample adds to them, and cost more to move.

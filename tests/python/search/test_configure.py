@@ -44,6 +44,13 @@ def test_what_the_user_set_stays_but_for_the_bits():
     assert found.overrides["c[[]1]"] == LayerConfig(nbit_weight=8, nbit_activation=16)
 
 
+def test_bits_of_weights_can_be_kept():
+    mine = {"c[[]1]": LayerConfig(nbit_weight=4)}
+    wide = {C: Choice(weight_bits=8, activation_bits=16)}
+    found = configure(QuantizeConfig(overrides=mine), wide, keep_weights=True)
+    assert found.overrides == {"c[[]1]": LayerConfig(nbit_weight=4, nbit_activation=16)}
+
+
 def test_settings_without_a_layer_go():
     mine = {name: LayerConfig(per_channel=False) for name in ("a", "b", "[ab]", "relax.add")}
     found = configure(QuantizeConfig(overrides=mine), {B: FLOAT}, [A, B, C])
@@ -77,7 +84,7 @@ def test_a_budget_is_in_bits_of_all_weights():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "one limit, weight_bytes or weight_bits; got none"),
+        ({}, "one limit, weight_bytes, weight_bits or latency; got none"),
         ({"weight_bytes": 1, "weight_bits": 4}, "one limit"),
         ({"weight_bytes": 0}, "weight_bytes is 0; expected more than 0"),
         ({"weight_bits": -1}, "weight_bits is -1; expected more than 0"),

@@ -9,7 +9,16 @@ from search.conftest import CONFIG, DATA, network
 from tvm_quant import Budget, QuantizeConfig, quantize, search_bits
 from tvm_quant.artifact import calibration_table
 from tvm_quant.errors import ConfigError
-from tvm_quant.search import FLOAT, Choice, LayerGroup, Sensitivity, choose
+from tvm_quant.search import (
+    FLOAT,
+    Choice,
+    Latencies,
+    LayerGroup,
+    Sensitivity,
+    Subject,
+    choose,
+    measure_latency,
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +76,13 @@ TABLE = Sensitivity(
 )
 
 
+HARMFUL = Sensitivity(
+    groups=(A, B),
+    losses=({FLOAT: 0.0, BITS[2]: 0.5}, {FLOAT: 0.0, BITS[2]: 0.1}),
+    samples=1,
+)
+
+
 def test_float_is_a_choice_where_it_is_allowed():
     budget = Budget(weight_bytes=4.0)
     assert choose(CONFIG, TABLE, budget).config == dataclasses.replace(CONFIG)
@@ -81,6 +97,29 @@ def test_a_budget_that_cannot_be_met_is_an_error():
         choose(CONFIG, TABLE, Budget(weight_bytes=0.2))
     with pytest.raises(ConfigError, match=r"cannot take 1\.5 bits a weight"):
         choose(CONFIG, TABLE, Budget(weight_bits=1.5))
+
+
+def test_a_budget_of_latency_buys_float_where_it_helps_most():
+    extra = {(A, FLOAT): 3.0, (B, FLOAT): 1.0}
+    latencies = Latencies(whole_ms=10.0, extra_ms=extra)
+    for share, skip in ((1.05, ()), (1.1, ("b",)), (1.3, ("a",)), (1.4, ("a", "b"))):
+        budget = Budget(latency=share)
+        found = choose(CONFIG, HARMFUL, budget, allow_float=True, latencies=latencies)
+        assert found.config.skip == skip
+    with pytest.raises(ConfigError, match=r"cannot take 90% of the latency: The budget is -1, but"):
+        choose(CONFIG, HARMFUL, Budget(latency=0.9), latencies=latencies)
+
+
+def test_latencies_are_those_of_builds():
+    subject = Subject(network(), None, DATA, CONFIG)
+    sixteen = Choice(weight_bits=4, activation_bits=16)
+    found = measure_latency(subject, [FLOAT, Choice(weight_bits=4), sixteen], rounds=2)
+    assert found.whole_ms > 0
+    codes = (FLOAT, Choice(weight_bits=8, activation_bits=16))
+    assert set(found.extra_ms) == {(group, code) for group in subject.groups() for code in codes}
+    group = subject.groups()[0]
+    assert found.extra(group, Choice(weight_bits=2)) == 0
+    assert found.extra(group, sixteen) == found.extra_ms[group, codes[1]]
 
 
 def test_a_search_without_data_is_an_error():
