@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from tvm import IRModule, relax
 from tvm_quant.ir import bindings, constant_value, node_name
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import Kind, Role, is_simulated, kind_of, role_of
+from tvm_quant.placement import DisjointSets
 from tvm_quant.transform.code_sources import quantizers_of
 
 
@@ -49,14 +49,16 @@ def layer_groups(mod: IRModule) -> list[LayerGroup]:
     func = main_function(mod)
     values: dict[relax.Var, Any] = {binding.var: binding.value for binding in bindings(func)}
     layers = [var for var, value in values.items() if _is_quantized_layer(value, values)]
-    shared = {var: {node_name(func, var), *_quantizers(values[var], values)} for var in layers}
+    together = DisjointSets[Any]()
+    for var in layers:
+        together.join_all([var, node_name(func, var), *_quantizers(values[var], values)])
     return [
         LayerGroup(
             nodes=tuple(dict.fromkeys(node_name(func, var) for var in group)),
             layers=tuple(str(var.name) for var in group),
             weights=_count_weights(group, values),
         )
-        for group in _connected(layers, shared)
+        for group in together.sets(layers)
     ]
 
 
@@ -66,25 +68,6 @@ def _is_quantized_layer(value: relax.Expr, values: dict[relax.Var, Any]) -> bool
 
 def _quantizers(call: relax.Call, values: dict[relax.Var, Any]) -> list[relax.Call]:
     return [found for operand in call.args for found in quantizers_of(operand, values)]
-
-
-def _connected(
-    layers: Iterable[relax.Var], shared: dict[relax.Var, set[Hashable]]
-) -> list[list[relax.Var]]:
-    """Layers joined where they have something in common, each group in order."""
-    groups: list[tuple[list[relax.Var], set[Hashable]]] = []
-    for var in layers:
-        members, common = [var], set(shared[var])
-        apart = []
-        for group in groups:
-            if group[1] & common:
-                members, common = group[0] + members, group[1] | common
-            else:
-                apart.append(group)
-        groups = [*apart, (members, common)]
-    order = {var: index for index, var in enumerate(layers)}
-    ordered = [sorted(members, key=order.__getitem__) for members, _common in groups]
-    return sorted(ordered, key=lambda members: order[members[0]])
 
 
 def _count_weights(group: list[relax.Var], values: dict[relax.Var, Any]) -> int:
