@@ -101,7 +101,7 @@ class QuantizeConfig:
     estimator_options: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: One weight scale per output channel instead of one per tensor.
     per_channel: bool = True
-    #: Activation grids around zero; None lets the hardware row decide.
+    #: Activation grids around zero; None lets the hardware row decide. `PRESETS` has names.
     symmetric_activations: bool | None = None
     #: Assumed absolute maximum of every activation without a dataset.
     global_scale: float = 8.0
@@ -186,6 +186,13 @@ class QuantizeConfig:
     def dump(self) -> str:
         """The YAML text of this config."""
         return yaml.safe_dump(self.to_dict(), sort_keys=False)
+
+
+#: Fields that go together, by the names that NNCF gives them.
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "performance": {"symmetric_activations": True},  # zero points of 0: the cheapest kernels
+    "mixed": {"symmetric_activations": False},  # every code is used; weights stay symmetric
+}
 
 
 def matches(pattern: str, *names: str) -> bool:

@@ -25,7 +25,7 @@ from tvm_quant.artifact import (
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import stderr, stdout
 from tvm_quant.cli.workers import Workers, executor
-from tvm_quant.config import BadData, BiasCorrection, QuantizeConfig, ZeroData
+from tvm_quant.config import PRESETS, BadData, BiasCorrection, QuantizeConfig, ZeroData
 from tvm_quant.dataset import CheckedDataset, Preprocess
 from tvm_quant.errors import ArtifactError, ConfigError
 from tvm_quant.estimator import ActivationEstimator, WeightEstimator, estimator_names
@@ -71,6 +71,9 @@ def quantize_model(
             "What the network will run on, or a YAML file that says what that accepts.",
             files=SUFFIXES,
         ),
+    ] = None,
+    preset: Annotated[
+        str | None, options.choice(PRESETS, "Grids of activations: around zero, or not.")
     ] = None,
     calibrate: Annotated[
         str | None,
@@ -150,7 +153,8 @@ def quantize_model(
         on_bad=on_bad,
         on_zero=on_zero,
     )
-    chosen = options.read_config(config, vars(flags), skip or [], settings or [])
+    fields = {**PRESETS.get(preset or "", {}), **vars(flags)}
+    chosen = options.read_config(config, fields, skip or [], settings or [])
     target = _target(max_drop, min_score, metric, data, validation)
     spec = options.read_preprocess(preprocess)
     known = Statistics.load(stats) if stats is not None else None

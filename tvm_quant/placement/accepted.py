@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from tvm_quant.config import LayerConfig, QuantizeConfig, matches
@@ -24,14 +24,18 @@ def layer_config(config: QuantizeConfig, *names: str) -> LayerConfig:
 def accepted_activation(grids: Grids, config: QuantizeConfig, layer: LayerConfig) -> Grids:
     """The grids of an activation.
 
-    The width of the config comes first and those of the row follow; a width of the layer stands
-    alone. A width that the row does not list is computed in its first grid's container.
+    Those around zero alone, or those that are not, if the config says so. The width of the config
+    comes first and those of the row follow; a width of the layer stands alone. What the row does
+    not list is made of its first grid.
     """
     if config.symmetric_activations is not None:
-        grids = _distinct(_with_mode(grid, config.symmetric_activations) for grid in grids)
+        symmetric = config.symmetric_activations
+        grids = _matching(
+            grids, lambda g: g.symmetric == symmetric, lambda g: _with_mode(g, symmetric)
+        )
     wanted = layer.nbit_activation or config.nbit_activation
     found = _matching(grids, lambda g: g.bits == wanted, lambda g: replace(g, bits=wanted))
-    return found if layer.nbit_activation else _distinct((*found, *grids))
+    return found if layer.nbit_activation else tuple(dict.fromkeys((*found, *grids)))
 
 
 def accepted_weight(grids: Grids, config: QuantizeConfig, layer: LayerConfig) -> Grids:
@@ -50,11 +54,5 @@ def _matching(
 
 
 def _with_mode(grid: Grid, symmetric: bool) -> Grid:
-    if grid.symmetric == symmetric:
-        return grid
     signed = True if symmetric else grid.signed
     return replace(grid, symmetric=symmetric, signed=signed, narrow=symmetric)
-
-
-def _distinct(grids: Iterable[Grid]) -> Grids:
-    return tuple(dict.fromkeys(grids))

@@ -103,6 +103,7 @@ OPTIONS = {
     "--calibrate": "minmax",
     "--weights": "mse",
     "--hardware": "generic",
+    "--preset": "performance",
     "--bias-correction": "fast",
     "--limit": "24",
     "--skip": "classifier",

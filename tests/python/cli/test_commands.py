@@ -53,6 +53,7 @@ def test_options_and_settings_override_the_config_file(everything):
     assert (chosen.nbit_weight, chosen.nbit_activation) == (7, 7)
     assert chosen.skip == ("stem.conv", "classifier")
     assert (chosen.hardware, chosen.max_samples) == ("generic", 24)
+    assert chosen.symmetric_activations is True
 
 
 def test_statistics_are_kept_and_reused(invoke, small, everything, tmp_path):
@@ -353,7 +354,7 @@ def test_inspect_refuses_a_file_from_a_newer_version(refused, artifact, tmp_path
         for name in old.namelist():
             header = b'{"format": "tvm_quant artifact", "version": 9}'
             new.writestr(name, header if name == "format.json" else old.read(name))
-    refused("inspect", path, message="has format version 9; this tvm_quant reads up to 1")
+    refused("inspect", path, message="has format version 9; this tvm_quant reads up to 2")
 
 
 # demo -----------------------------------------------------------------------

@@ -9,9 +9,9 @@ from tvm import relax
 
 from plain_tvm import build
 from specs import S8, U8
-from tvm_quant.config import LayerConfig, QuantizeConfig
+from tvm_quant.config import PRESETS, LayerConfig, QuantizeConfig
 from tvm_quant.errors import ConfigError
-from tvm_quant.hardware import GENERIC, X86_VNNI, OperandGrids, grids
+from tvm_quant.hardware import GENERIC, X86_VNNI, Grid, OperandGrids, grids
 from tvm_quant.ir import with_node_names
 from tvm_quant.op import NO_GROUP, Kind, QuantSpec, Role
 from tvm_quant.placement import Quantizer, choose, layer_config, propose
@@ -95,6 +95,12 @@ def row(code):
     """A row whose operators accept these grids."""
     operands = OperandGrids(data=grids(code), other=grids(code), weight=grids("8SCsn"))
     return replace(X86_VNNI, name="mine", roles=dict.fromkeys(Role, operands))
+
+
+@pytest.mark.parametrize(("preset", "code"), [("performance", "8SNsn"), ("mixed", "8ANu")])
+def test_a_preset_takes_the_grids_of_its_mode(preset, code):
+    found = specs(hardware=row("4ANs 8SNsn 8ANu"), **PRESETS[preset])
+    assert str(Grid.of(found["out(x)"])) == code
 
 
 def test_the_width_of_the_config_comes_before_the_order_of_the_row():
