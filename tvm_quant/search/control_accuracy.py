@@ -43,6 +43,8 @@ Array = npt.NDArray[Any]
 
 #: Times that the metric may fall in a row.
 PATIENCE = 2
+#: Timed runs of each network.
+ROUNDS = 40
 
 
 class AccuracyWarning(UserWarning):
@@ -310,7 +312,7 @@ def _recent(path: Sequence[_State]) -> list[LayerGroup]:
 def _result(loop: _Loop, best: _State, reference: Runner) -> Controlled:
     runners = {"float": reference}
     runners |= {str(index): state.runner for index, (_, state) in enumerate(loop.history)}
-    times = median_latency_ms(runners, loop.validation.inputs)
+    times = median_latency_ms(runners, loop.validation.inputs, rounds=ROUNDS)
     steps = tuple(
         Step(
             group=group,

@@ -72,7 +72,7 @@ def test_workers_change_no_bit(subject, sensitivity, kind):
     if kind == "threads":
         executor = ThreadPoolExecutor(2)
     else:
-        executor = ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+        executor = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
     with executor:
         shared = Subject(network(), None, DATA, subject.config, executor=executor)
         assert measure_sensitivity(shared, weight_bits=(2, 8)) == sensitivity
