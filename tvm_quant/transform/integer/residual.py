@@ -5,9 +5,9 @@ With codes.scale / acc.scale ~= factor / 2**shift, and steps of acc.scale / 2**b
     sum = (acc << bits) + (factor (code - zero_point) + half >> right)       right = shift - bits
                                                                              half = 2**(right - 1)
 
-Rounded to whole steps of the accumulator, the term would put 1 in 3000 of the next codes on the
-other side of a rounding boundary; each of those moves thousands of sums in the layers behind.
-So `bits` is as large as the type allows. The following requantize takes the finer scale.
+Rounded to whole steps of the accumulator, the term would put some of the next codes on the other
+side of a rounding boundary, and each of those moves many sums in the layers behind. So `bits` is as
+large as the type allows. The following requantize takes the finer scale.
 
 Nothing overflows. Let the type hold room + 1 bits beside the sign, n be the largest |code| and
 |code - zero_point|, and r = codes.scale / acc.scale.
