@@ -1,8 +1,10 @@
 """`agreement`: realized integers against float simulation.
 
-Layer by layer the two are at most one step apart. In a whole network the rounding of every later
-layer turns the few elements that differ into as many that differ as chance allows, so the two SQNRs
-are two draws of one noise. Their difference is told with its standard error over the samples.
+Layer by layer the two are at most one step apart, and that only where a number lies so close to a
+rounding boundary that a float32 cannot tell the sides: simulation adds up float32 products, and the
+integers meet a float32 multiplier at the end. In a whole network the layers behind turn these few
+elements into more, in a deep one into as many as chance allows: then the two SQNRs are two draws of
+one noise. Their difference is told with its standard error over the samples.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.layers import LayerSteps, compare_layers
 from tvm_quant.bench.measure import Scale, Subject
-from tvm_quant.bench.report import Sheet, number, publish
+from tvm_quant.bench.report import Sheet, number, save, stdout
 from tvm_quant.bench.samples import Array
 from tvm_quant.hardware import hardware_row
 from tvm_quant.report import sqnr_db
@@ -92,9 +94,15 @@ def agreement(
 ) -> None:
     """Compare realized integers with simulation: layer by layer, and the whole network."""
     scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=0)
-    results = options.for_each(only, scale, lambda s: [compare(s, config, layer_samples)])
-    records = [_plain(result) for result in results]
-    publish(_sheet(results), records, json, markdown)
+    done: list[Agreement] = []
+
+    def measure(subject: Subject) -> list[Agreement]:
+        done.append(compare(subject, config, layer_samples))
+        # Keep what is known so far: a long run may be cut short.
+        save([_plain(result) for result in done], json, markdown, _sheet(done))
+        return done[-1:]
+
+    stdout().print(_sheet(options.for_each(only, scale, measure)).rich())
 
 
 def compare(subject: Subject, name: str, layer_samples: int) -> Agreement:

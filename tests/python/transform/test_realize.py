@@ -163,7 +163,10 @@ def test_a_symmetric_grid_needs_neither_padding_nor_offset():
 
 
 def test_sum_of_an_accumulator_and_codes():
-    """y comes to the scale of the accumulator, 0.125: 8 * y, with 22 bits below the point."""
+    """y comes to the scale of the accumulator, 0.25: 8 * y, with 18 bits below the point.
+
+    The sum of at most 127 * 128 + 255 * 8.5 + 1 < 2**15 keeps 15 of them.
+    """
 
     @I.ir_module
     class Before:
@@ -197,12 +200,12 @@ def test_sum_of_an_accumulator_and_codes():
                 y_s = R.round(R.divide(y, const(2.0)))
                 y_z = R.clip(R.add(y_s, const(100.0)), 0.0, 255.0)
                 y_q = R.astype(y_z, "uint8")
-                centred = R.subtract(R.astype(y_q, "int32"), const(100, "int32"))
-                scaled = R.multiply(centred, const(8 << 18, "int32"))
-                nudged = R.add(scaled, const(1 << 17, "int32"))
-                term = R.right_shift(nudged, const(18, "int32"))
-                total = R.add(product, term)
-                total_q = requantize(total, 0.25, 0, dtype="int8", qmin=-127, qmax=127)
+                fine = R.left_shift(product, const(15, "int32"))
+                scaled = R.multiply(R.astype(y_q, "int32"), const(8 << 18, "int32"))
+                nudged = R.add(scaled, const((1 << 2) - 100 * (8 << 18), "int32"))
+                term = R.right_shift(nudged, const(3, "int32"))
+                total = R.add(fine, term)
+                total_q = requantize(total, 0.25 / 2**15, 0, dtype="int8", qmin=-127, qmax=127)
                 real = R.multiply(R.astype(total_q, "float32"), const(1.0))
                 out = real
                 R.output(out)

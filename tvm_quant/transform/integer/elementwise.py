@@ -11,6 +11,7 @@ from tvm import relax
 from tvm_quant.ir import constant, constant_value, tensor_shape
 from tvm_quant.op import op_function
 from tvm_quant.transform.integer.emitter import FRACTION_BITS, Emitter, rank, tabulated
+from tvm_quant.transform.integer.residual import add_codes
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Float, Table, Value
 
 _SIGN = {"relax.add": 1, "relax.subtract": -1}
@@ -30,11 +31,11 @@ def realize_sum(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Va
         negated = right if sign == 1 else _multiply_constant(emitter, call, right, np.asarray(-1.0))
         return None if negated is None else _add_constant(emitter, call, negated, constants[0])
     if isinstance(left, Accumulator) and isinstance(right, Codes) and _same_shape(call, left):
-        return emitter.add_codes(left, right, sign)
+        return add_codes(emitter, left, right, sign)
     if isinstance(left, Codes) and isinstance(right, Accumulator) and _same_shape(call, right):
         if sign == -1:
             right = _negate(emitter, right)
-        return emitter.add_codes(right, left, 1)
+        return add_codes(emitter, right, left, 1)
     if (
         isinstance(left, Codes)
         and isinstance(right, Codes)

@@ -31,6 +31,12 @@ FRACTION_BITS = 16
 #: Bits of the fraction of a float32.
 FLOAT32_BITS = 24
 
+#: Bits of a sum beside its sign that more is added to; one more bit is left for what is added.
+ROOM = {"int32": 30, "int64": 61}
+
+#: The longest shift of an int64: of a sum below 2**62 it leaves nothing but the sign.
+INT64_BITS = 62
+
 #: From so many codes on, 32 bits leave too few for the factor that brings them to another scale.
 MANY_CODES = 2**11
 
@@ -226,6 +232,7 @@ class Emitter:
         if acc.is_clamped:
             acc = self.apply_clamp(acc)
         real = np.asarray(real, "float64")
+        acc = self.make_room(acc, np.abs(real) / acc.scale + 0.5)
         lost = np.abs(real) / acc.scale > INT64_LIMIT / 2
         if lost.any():
             acc = self._silence(acc, lost, np.abs(real) / 2.0**FLOAT32_BITS)
@@ -242,28 +249,42 @@ class Emitter:
             offset=np.where(lost, 0, acc.offset),
         )
 
-    def add_codes(self, acc: Accumulator, codes: Codes, sign: int) -> Accumulator:
-        """Acc + sign * codes.
+    def refine(self, acc: Accumulator, bits: Array) -> Accumulator:
+        """The same in steps of 2**-bits of the old ones; to negative `bits` rounded, ties up.
 
-        The codes are brought to the accumulator's scale by multiply and shift.
+        Args:
+            acc: with nothing pending. Its type has room for the finer steps, or for half a coarser
+                step beside the sum.
+            bits: int64, one for each scale of `acc`.
         """
-        acc = self.apply_clamp(acc)
-        ratio = np.broadcast_to(
-            codes.scale / acc.scale, np.broadcast_shapes(codes.scale.shape, acc.scale.shape)
+        expr, dtype = acc.expr, acc.dtype
+        left, right = bits.clip(0), (-bits).clip(0, INT64_BITS)
+        if left.any():
+            expr = self.emit(R.left_shift(expr, constant(left.astype(dtype))), "_fine")
+        if right.any():
+            expr = self.emit(R.add(expr, constant(half_of(right).astype(dtype))), "_half")
+            expr = self.emit(R.right_shift(expr, constant(right.astype(dtype))), "_coarse")
+        return replace(
+            acc,
+            expr=expr,
+            scale=acc.scale / 2.0**bits,
+            bound=acc.bound * 2.0**bits + (right > 0),
+            fraction=acc.fraction + bits,
         )
-        bound = acc.bound + codes.largest * ratio + 1
-        acc = self.widen(acc, bound if codes.largest < MANY_CODES else np.asarray(np.inf))
-        dtype = acc.dtype
-        room, longest = (30, 30) if dtype == "int32" else (61, 40)
-        budget = room - int(np.ceil(np.log2(codes.largest + 1)))
-        shift = np.floor(np.log2((2.0**budget - 1) / ratio)).clip(0, longest).astype("int64")
-        factor = np.round(ratio * 2.0**shift).astype("int64") * sign
-        term = R.multiply(self.centred(codes, dtype), constant(factor.astype(dtype)))
-        if shift.any():
-            half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
-            term = R.add(term, constant(half.astype(dtype)))
-            term = R.right_shift(term, constant(shift.astype(dtype)))
-        return replace(acc, expr=self.emit(R.add(acc.expr, term)), bound=bound)
+
+    def make_room(self, acc: Accumulator, more: Array) -> Accumulator:
+        """Give up bits where the type cannot hold `more` steps beside the sum.
+
+        32 bits give up what a sum gained below the point. 64 bits give up any: what then is lost
+        is too small for a float32 that also holds `more`.
+        """
+        room = ROOM[acc.dtype]
+        bound = for_each_scale(np.max, acc.bound, acc.scale)
+        excess = np.frexp(for_each_scale(np.max, acc.bound + more, acc.scale))[1] - room
+        given_up = excess.astype("int64").clip(0)
+        if acc.dtype == "int32":
+            given_up = np.minimum(given_up, np.where(bound <= 2.0**room, acc.fraction, 0))
+        return self.refine(self.add_offset(acc), -given_up) if given_up.any() else acc
 
     def common_scale(self, left: Codes, right: Codes, sign: int) -> Accumulator:
         """Left + sign * right on a fixed-point scale that both reach by an integer factor."""
@@ -281,6 +302,29 @@ class Emitter:
         return Accumulator(
             expr=self.emit(R.add(*terms)), scale=scale, bound=np.asarray(bound, "float64")
         )
+
+
+def for_each_scale(function: Callable[..., Array], values: Array, scale: Array) -> Array:
+    """Reduce `values` of an accumulator's elements to one for each of its scales.
+
+    >>> for_each_scale(np.max, np.array([[1, 2], [3, 4]]), np.ones((1, 2))).tolist()
+    [[3, 4]]
+    """
+    if scale.size == 1:
+        return np.asarray(function(values))
+    values = np.broadcast_to(values, np.broadcast_shapes(values.shape, scale.shape))
+    shape = (1,) * (values.ndim - scale.ndim) + scale.shape
+    shared = tuple(axis for axis, size in enumerate(shape) if size == 1)
+    return np.asarray(function(values, axis=shared, keepdims=True))
+
+
+def half_of(shift: Array) -> Array:
+    """What is added before a shift to the right, for rounding with ties up.
+
+    >>> half_of(np.array([0, 1, 4])).tolist()
+    [0, 1, 8]
+    """
+    return np.asarray((np.int64(1) << shift) >> 1)
 
 
 def wide_dtype(bound: float) -> str:

@@ -75,6 +75,7 @@ class Accumulator:
         scale: float64, > 0, shape () or of the tensor's rank, broadcastable.
         bound: upper bound of |expr| and |expr + offset|, per element of the broadcast shape.
         offset: int64, broadcastable: added before the clamp.
+        fraction: int64, broadcastable: bits that a sum gained below the point, and may give up.
         low, high: clamp of the real value, broadcastable; infinite if none.
     """
 
@@ -82,6 +83,7 @@ class Accumulator:
     scale: Array
     bound: Array
     offset: Array = field(default_factory=lambda: np.zeros((), "int64"))
+    fraction: Array = field(default_factory=lambda: np.zeros((), "int64"))
     low: Array = field(default_factory=lambda: np.full((), -np.inf))
     high: Array = field(default_factory=lambda: np.full((), np.inf))
 
