@@ -108,7 +108,7 @@ def choose(proposal: Proposal, config: QuantizeConfig) -> Setup:
     """Take the first grid of every place, and leave out quantizers that would change nothing.
 
     Graph inputs get the width that `config` asks for; places that share a scale the widest of
-    theirs.
+    theirs, and one sign.
     """
     solution, tensors = proposal.solution, proposal.tensors
     chosen = first_choice(solution)
@@ -119,12 +119,15 @@ def choose(proposal: Proposal, config: QuantizeConfig) -> Setup:
         bits = max(chosen[place].bits for place in group)
         chosen |= {place: replace(chosen[place], bits=bits) for place in group}
     unified = unified_of(solution, chosen)
+    negative = {place for place in chosen if tensors[place].negative}
+    for group in unified:
+        negative |= group if group & negative else frozenset()
     final = without_redundant(proposal.graph, chosen, unified)
     number = {place: index for index, group in enumerate(unified) for place in group}
     return Setup(
         quantizers={
             place: Quantizer(
-                spec=_spec(grid, tensors[place]),
+                spec=_spec(grid, tensors[place], negative=place in negative),
                 kind=tensors[place].kind,
                 group=number.get(place, NO_GROUP),
             )
@@ -134,11 +137,11 @@ def choose(proposal: Proposal, config: QuantizeConfig) -> Setup:
     )
 
 
-def _spec(grid: Grid, tensor: Tensor) -> QuantSpec:
+def _spec(grid: Grid, tensor: Tensor, *, negative: bool) -> QuantSpec:
     """A free sign follows the data: signed where negative values are possible."""
     if grid.per_channel and tensor.axis is None:
         grid = replace(grid, per_channel=False)
-    signed = tensor.negative and grid.symmetric
+    signed = negative and grid.symmetric
     return grid.spec(signed=signed, axis=tensor.axis, groups=tensor.groups)
 
 

@@ -114,6 +114,17 @@ def test_a_free_sign_follows_what_is_known_of_the_range():
     assert (found["out(x)"].signed, found["out(relu)"].signed) == (True, False)
 
 
+def test_places_that_share_a_scale_share_a_free_sign():
+    def body(bb, x):
+        y = bb.emit(OPS.nn.relu(conv(bb, x, "conv")), "relu")
+        both = bb.emit(OPS.concat([y, conv(bb, x, "signed")], axis=1), "both")
+        kernel = relax.const(np.ones((4, 8, 1, 1), "float32"))
+        return bb.emit(OPS.nn.conv2d(both, kernel), "last")
+
+    found = specs(body, row("8SN"))
+    assert found["out(relu)"] == found["out(signed)"] == QuantSpec()
+
+
 def test_one_scale_per_channel_stands_on_the_channels_of_the_reader():
     found = specs(hardware=row("8SC"))
     assert (found["out(x)"].axis, found["out(relu)"].axis) == (1, 1)
