@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from typing import Any
 
@@ -12,7 +11,7 @@ import tvm
 from tvm import relax
 
 from tvm_quant.backend.build import compile
-from tvm_quant.backend.library import exported, loaded
+from tvm_quant.backend.library import Latest, exported, loaded
 
 Array = npt.NDArray[Any]
 
@@ -64,18 +63,15 @@ class Functions:
         return _restored, (self._library,)
 
 
-_latest: dict[bytes, Functions] = {}
-_lock = threading.Lock()
+_latest = Latest[Functions]()
 
 
 def _restored(library: bytes) -> Functions:
-    """Load a library the first time that it comes; keep only the latest."""
-    key = hashlib.sha256(library).digest()
-    with _lock:
-        if key not in _latest:
-            _latest.clear()
-            functions = Functions.__new__(Functions)
-            functions._open(loaded(library))
-            functions._library = library
-            _latest[key] = functions
-        return _latest[key]
+    return _latest.get(library, _opened)
+
+
+def _opened(library: bytes) -> Functions:
+    functions = Functions.__new__(Functions)
+    functions._open(loaded(library))
+    functions._library = library
+    return functions

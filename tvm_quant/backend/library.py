@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import tvm
 from tvm import relax
 
 STDERR = 2
+
+Opened = TypeVar("Opened")
 
 
 def exported(executable: relax.VMExecutable) -> bytes:
@@ -31,6 +35,23 @@ def loaded(library: bytes) -> Any:
         path.write_bytes(library)
         # The loaded library stays mapped when its file goes.
         return tvm.runtime.load_module(str(path))
+
+
+class Latest(Generic[Opened]):
+    """What was made of the library that came last: a process loads one once, however often sent."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, Opened] = {}
+        self._lock = threading.Lock()
+
+    def get(self, library: bytes, opened: Callable[[bytes], Opened]) -> Opened:
+        """That of this library; `opened` makes it the first time."""
+        key = hashlib.sha256(library).digest()
+        with self._lock:
+            if key not in self._kept:
+                self._kept.clear()
+                self._kept[key] = opened(library)
+            return self._kept[key]
 
 
 @contextmanager

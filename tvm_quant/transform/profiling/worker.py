@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import tvm
 from tvm import IRModule, relax
 
 from tvm_quant.backend import compile
-from tvm_quant.backend.library import exported, loaded
+from tvm_quant.backend.library import Latest, exported, loaded
 from tvm_quant.ir import io_signature
 
 Array = npt.NDArray[Any]
@@ -69,15 +68,8 @@ class Worker:
         return worker
 
 
-_restored: dict[bytes, Worker] = {}
-_lock = threading.Lock()
+_latest = Latest[Worker]()
 
 
 def _restore(library: bytes, names: list[str]) -> Worker:
-    """Load a library the first time a task brings it; keep only the latest."""
-    key = hashlib.sha256(library).digest()
-    with _lock:
-        if key not in _restored:
-            _restored.clear()
-            _restored[key] = Worker.from_library(library, names)
-        return _restored[key]
+    return _latest.get(library, lambda sent: Worker.from_library(sent, names))
