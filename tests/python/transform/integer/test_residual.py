@@ -110,15 +110,19 @@ def ends_of(grid, high):
 
 
 def in_float64(network, x, others):
-    """The result without a rounding, and the largest numbers on the way."""
+    """The result without a rounding, and the largest numbers that the way has room for.
+
+    The product is one of integers: terms that cancel leave nothing of the rounding of float64.
+    """
     first, codes, scale, chain = network
-    value = first.steps(x) * np.float64(first.scale) @ (codes * scale.astype("float64"))
+    value = (first.steps(x) @ codes) * (np.float64(first.scale) * scale.astype("float64"))
     size, rest = np.abs(value), iter(others)
     for step in chain:
         if step.grid is not None:
             added = step.grid.steps(next(rest)) * np.float64(step.grid.scale)
             value = value + added if step.kind == "add" else value - added
-            size = np.maximum(size, np.abs(added))
+            largest = max(np.abs(step.grid.spec.qmin - step.grid.zero_point), step.grid.spec.qmax)
+            size = np.maximum(size, largest * np.float64(step.grid.scale))
         elif step.kind == "relu":
             value = np.maximum(value, 0)
         elif step.kind == "constant":
