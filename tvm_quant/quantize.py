@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -16,6 +17,7 @@ from tvm_quant.dataset import CheckedDataset, as_dataset
 from tvm_quant.estimator import activation_estimator, weight_estimator
 from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import TensorInfo, io_signature
+from tvm_quant.op import is_annotated
 from tvm_quant.statistics import Statistics
 from tvm_quant.transform import (
     Annotate,
@@ -67,6 +69,9 @@ def quantize(
 ) -> IRModule:
     """Turn a float network into an integer one.
 
+    A network that brings its quantizers, as `tvm_quant.load` returns it from a file that another
+    tool quantized, is not calibrated: it becomes the integers that the file means.
+
     Args:
         mod: a Relax module with a function `main`, as `tvm_quant.load` returns it; left as it is.
         params: weights that are inputs of `main`, by name; they become constants.
@@ -108,6 +113,9 @@ def quantize(
             progress=progress,
             statistics=statistics,
         )
+    if is_annotated(mod):
+        _warn_unused(dataset, statistics)
+        return tvm.transform.Sequential(realization(config, params), name="tvm_quant")(mod)
     data = _open(mod, params, dataset, config)
     passes = pipeline(config, params, data, executor, progress, statistics)
     return tvm.transform.Sequential(passes, name="tvm_quant")(mod)
@@ -131,7 +139,7 @@ def pipeline(
     Raises:
         ConfigError: the config names no hardware row or estimator, or wants data that is missing.
     """
-    row = hardware_row(config.hardware)
+    hardware_row(config.hardware)
     if config.weight_estimator is not None:
         weight_estimator(config.weight_estimator, config.estimator_options)
     activation_estimator(config.activation_estimator, config.estimator_options)
@@ -157,8 +165,33 @@ def pipeline(
         CorrectBias(config, known, dataset, progress=progress),
         RoundWeights(config, dataset, executor=executor, progress=progress, known=moments),
         RoundBias(),
-        *([] if config.simulate else [Realize(config.requantize or row.requantize)]),
+        *_realize(config),
     ]
+
+
+def realization(config: QuantizeConfig, params: Params | None = None) -> list[tvm.transform.Pass]:
+    """The passes for a network that brings its quantizers."""
+    return [Prepare(params), *_realize(config)]
+
+
+def _realize(config: QuantizeConfig) -> list[tvm.transform.Pass]:
+    if config.simulate:
+        return []
+    return [Realize(config.requantize or hardware_row(config.hardware).requantize)]
+
+
+def _warn_unused(dataset: Any, statistics: Statistics | None) -> None:
+    if dataset is not None or (statistics is not None and len(statistics)):
+        warnings.warn(
+            "The network brings its quantizers; the calibration data is not used. Load the float "
+            "network to calibrate it.",
+            AlreadyQuantizedWarning,
+            stacklevel=3,
+        )
+
+
+class AlreadyQuantizedWarning(UserWarning):
+    """Data was given to calibrate a network that has its scales."""
 
 
 def _profile(

@@ -2,11 +2,15 @@
 
 from tvm_quant.op.contraction import ContractionAxes, contraction_axes, is_depthwise
 from tvm_quant.op.known_range import known_range
+from tvm_quant.op.quantize import quantize
 from tvm_quant.op.requantize import RequantizeMode, is_requantize, requantize, requantize_numpy
+from tvm_quant.op.rounding import Rounding, round_numpy, round_te
 from tvm_quant.op.simulated_quantize import (
     NO_GROUP,
     calibrated,
+    convention_of,
     group_of,
+    is_annotated,
     is_calibrated,
     is_simulated,
     kind_of,
@@ -16,7 +20,7 @@ from tvm_quant.op.simulated_quantize import (
     simulated_quantize_numpy,
     spec_of,
 )
-from tvm_quant.op.spec import Kind, QuantSpec
+from tvm_quant.op.spec import Convention, Formula, Kind, QuantSpec
 from tvm_quant.op.table import (
     OP_SPECS,
     OpSpec,
@@ -26,34 +30,46 @@ from tvm_quant.op.table import (
     spec_for,
     why_no_integers,
 )
+from tvm_quant.op.threshold import is_threshold, threshold, threshold_numpy
 
 __all__ = [
     "NO_GROUP",
     "OP_SPECS",
     "ContractionAxes",
+    "Convention",
+    "Formula",
     "Kind",
     "OpSpec",
     "QuantSpec",
     "RequantizeMode",
     "Role",
+    "Rounding",
     "calibrated",
     "contraction_axes",
+    "convention_of",
     "group_of",
+    "is_annotated",
     "is_calibrated",
     "is_depthwise",
     "is_requantize",
     "is_simulated",
+    "is_threshold",
     "kind_of",
     "known_range",
     "op_function",
+    "quantize",
     "quantize_numpy",
     "requantize",
     "requantize_numpy",
     "role_of",
+    "round_numpy",
+    "round_te",
     "scale_of",
     "simulated_quantize",
     "simulated_quantize_numpy",
     "spec_for",
     "spec_of",
+    "threshold",
+    "threshold_numpy",
     "why_no_integers",
 ]

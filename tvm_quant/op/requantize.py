@@ -3,15 +3,20 @@
     float        q = clamp(round(float32(acc) * multiplier) + zero_point, qmin, qmax)
     fixed_point  q = clamp((high_mul(acc << left, multiplier) >> right) + zero_point, qmin, qmax)
                  with a Q31 multiplier and TFLite's two roundings
+    ruy          the same, but for ties of the shift
+    half_up      q = clamp((((acc << left) * multiplier + half) >> 31 + right) + zero_point, ...)
+                 with a Q31 multiplier and one rounding
     shift        q = clamp((acc + 2**(shift - 1) >> shift) + zero_point, qmin, qmax)
 
 The order of `float` is fixed (multiply, round, add), so that no fused multiply-add can change a
 bit. Rounding of `float` is to nearest, ties to even; of `fixed_point`, ties up in the product and
-away from zero in the shift; of `shift`, ties up. Integers are exact for any accumulator below
+away from zero in the shift; of the others, ties up. Integers are exact for any accumulator below
 2**62: the product with the multiplier is taken in two halves, so it never leaves 64 bits.
 
 Source: Jacob et al., CVPR 2018, arXiv:1712.05877, section 2.2; for `fixed_point` the description of
-SaturatingRoundingDoublingHighMul and RoundingDivideByPOT in gemmlowp's documentation.
+SaturatingRoundingDoublingHighMul and RoundingDivideByPOT in gemmlowp's documentation; `ruy` and
+`half_up` are what TFLite computes with its kernel library of that name, and where it is built with
+one rounding.
 """
 
 from __future__ import annotations
@@ -40,6 +45,8 @@ class RequantizeMode(str, Enum):
 
     FLOAT = "float"  # float32 multiplier: exact on every backend, fastest on CPUs
     FIXED_POINT = "fixed_point"  # 31-bit multiplier and shift: no float unit needed
+    RUY = "ruy"  # the same with ties up
+    HALF_UP = "half_up"  # 31-bit multiplier and shift with one rounding
     SHIFT = "shift"  # power of two: VTA
 
 
@@ -115,7 +122,7 @@ def fixed_point_multiplier(multiplier: npt.ArrayLike) -> tuple[Array, Array]:
     [1610612736, 0]
     """
     fraction, exponent = np.frexp(np.asarray(multiplier, "float64"))
-    mantissa = np.round(fraction * 2.0**31).astype("int64")
+    mantissa = np.floor(fraction * 2.0**31 + 0.5).astype("int64")
     carry = mantissa == 1 << 31
     mantissa = np.where(carry, 1 << 30, mantissa)
     exponent = np.where(mantissa == 0, 0, exponent + carry)
@@ -136,6 +143,8 @@ def _encode_shift(scale: Array) -> tuple[Array, Array]:
 _ENCODE = {
     RequantizeMode.FLOAT: _encode_float,
     RequantizeMode.FIXED_POINT: fixed_point_multiplier,
+    RequantizeMode.RUY: fixed_point_multiplier,
+    RequantizeMode.HALF_UP: fixed_point_multiplier,
     RequantizeMode.SHIFT: _encode_shift,
 }
 
@@ -155,20 +164,39 @@ def _scale_float_numpy(acc: Array, mantissa: Array, _shift: Array) -> Array:
 
 
 def _scale_fixed_point_numpy(acc: Array, mantissa: Array, shift: Array) -> Array:
-    wide = _shift_left_numpy(acc, np.maximum(shift, 0))
-    factor = mantissa.astype("int64")
-    low = (wide & ((1 << 31) - 1)) * factor + (1 << 30)
-    high = (wide >> 31) * factor + (low >> 31)
-    right = np.maximum(-shift, 0)
+    high, right = _high_numpy(acc, mantissa, shift, rounded=True)
     mask = (np.int64(1) << right) - 1
     threshold = (mask >> 1) + (high < 0)
     return np.asarray((high >> right) + ((high & mask) > threshold))
 
 
+def _scale_ruy_numpy(acc: Array, mantissa: Array, shift: Array) -> Array:
+    high, right = _high_numpy(acc, mantissa, shift, rounded=True)
+    return np.asarray((high + _half_numpy(right)) >> right)
+
+
+def _scale_half_up_numpy(acc: Array, mantissa: Array, shift: Array) -> Array:
+    high, right = _high_numpy(acc, mantissa, shift, rounded=shift >= 0)
+    return np.asarray((high + _half_numpy(right)) >> right)
+
+
+def _high_numpy(
+    acc: Array, mantissa: Array, shift: Array, rounded: npt.ArrayLike
+) -> tuple[Array, Array]:
+    """The product with a Q31 multiplier in whole steps, and how far it is to go to the right."""
+    wide = _shift_left_numpy(acc, np.maximum(shift, 0))
+    factor = mantissa.astype("int64")
+    low = (wide & ((1 << 31) - 1)) * factor + np.where(rounded, 1 << 30, 0)
+    return np.asarray((wide >> 31) * factor + (low >> 31)), np.maximum(-shift, 0)
+
+
 def _scale_shift_numpy(acc: Array, _mantissa: Array, shift: Array) -> Array:
     right = np.maximum(shift, 0)
-    half = np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), 0)
-    return np.asarray((_shift_left_numpy(acc, np.maximum(-shift, 0)) + half) >> right)
+    return np.asarray((_shift_left_numpy(acc, np.maximum(-shift, 0)) + _half_numpy(right)) >> right)
+
+
+def _half_numpy(right: Array) -> Array:
+    return np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), 0)
 
 
 def _shift_left_numpy(acc: Array, left: Array) -> Array:
@@ -179,6 +207,8 @@ def _shift_left_numpy(acc: Array, left: Array) -> Array:
 _SCALE_NUMPY = {
     RequantizeMode.FLOAT: _scale_float_numpy,
     RequantizeMode.FIXED_POINT: _scale_fixed_point_numpy,
+    RequantizeMode.RUY: _scale_ruy_numpy,
+    RequantizeMode.HALF_UP: _scale_half_up_numpy,
     RequantizeMode.SHIFT: _scale_shift_numpy,
 }
 
@@ -225,14 +255,33 @@ def _lower_float(
 def _lower_fixed_point(
     acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, shift: tirx.PrimExpr
 ) -> tirx.PrimExpr:
-    shift, factor = shift.astype("int64"), mantissa.astype("int64")
-    wide = _shift_left(acc, te.max(shift, _int64(0)))
-    low = (wide & _int64((1 << 31) - 1)) * factor + _int64(1 << 30)
-    high = (wide >> _int64(31)) * factor + (low >> _int64(31))
-    right = te.max(-shift, _int64(0))
+    high, right = _high(acc, mantissa, shift.astype("int64"), _int64(1 << 30))
     mask = (_int64(1) << right) - _int64(1)
     threshold = (mask >> _int64(1)) + (high < 0).astype("int64")
     return (high >> right) + ((high & mask) > threshold).astype("int64")
+
+
+def _lower_ruy(acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, shift: tirx.PrimExpr) -> tirx.PrimExpr:
+    high, right = _high(acc, mantissa, shift.astype("int64"), _int64(1 << 30))
+    return (high + _half(right)) >> right
+
+
+def _lower_half_up(
+    acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, shift: tirx.PrimExpr
+) -> tirx.PrimExpr:
+    shift = shift.astype("int64")
+    added = tirx.Select(shift >= 0, _int64(1 << 30), _int64(0))
+    high, right = _high(acc, mantissa, shift, added)
+    return (high + _half(right)) >> right
+
+
+def _high(
+    acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, shift: tirx.PrimExpr, added: tirx.PrimExpr
+) -> tuple[tirx.PrimExpr, tirx.PrimExpr]:
+    factor = mantissa.astype("int64")
+    wide = _shift_left(acc, te.max(shift, _int64(0)))
+    low = (wide & _int64((1 << 31) - 1)) * factor + added
+    return (wide >> _int64(31)) * factor + (low >> _int64(31)), te.max(-shift, _int64(0))
 
 
 def _lower_shift(
@@ -240,9 +289,12 @@ def _lower_shift(
 ) -> tirx.PrimExpr:
     shift = shift.astype("int64")
     right = te.max(shift, _int64(0))
+    return (_shift_left(acc, te.max(-shift, _int64(0))) + _half(right)) >> right
+
+
+def _half(right: tirx.PrimExpr) -> tirx.PrimExpr:
     half = _int64(1) << te.max(right - _int64(1), _int64(0))
-    half = tirx.Select(right > 0, half, _int64(0))
-    return (_shift_left(acc, te.max(-shift, _int64(0))) + half) >> right
+    return tirx.Select(right > 0, half, _int64(0))
 
 
 def _shift_left(acc: tirx.PrimExpr, left: tirx.PrimExpr) -> tirx.PrimExpr:
@@ -257,5 +309,7 @@ def _int64(value: int) -> tirx.PrimExpr:
 _LOWER = {
     RequantizeMode.FLOAT: _lower_float,
     RequantizeMode.FIXED_POINT: _lower_fixed_point,
+    RequantizeMode.RUY: _lower_ruy,
+    RequantizeMode.HALF_UP: _lower_half_up,
     RequantizeMode.SHIFT: _lower_shift,
 }

@@ -5,7 +5,9 @@
         with q = clamp(round(data / scale) + zero_point, qmin, qmax)
 
 It is the one extension of the IR: every pass before `Realize` places these calls or fills in their
-scales. Rounding is to nearest, ties to even.
+scales. Rounding is to nearest, ties to even, unless the grid says otherwise: models that were
+quantized elsewhere bring their own (`QuantSpec.rounding`, `QuantSpec.formula`), and a `Convention`
+of how their integers are scaled.
 """
 
 from __future__ import annotations
@@ -14,16 +16,21 @@ from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
-from tvm import relax, te, tirx
+from tvm import IRModule, relax, te, tirx
 from tvm.relax.transform.legalize_ops.common import register_legalize
 
-from tvm_quant.ir import constant, constant_value
+from tvm_quant.ir import bindings, constant, constant_value
+from tvm_quant.ir.signature import main_function
 from tvm_quant.op.register import dict_attrs, register_op
-from tvm_quant.op.spec import Kind, QuantSpec
+from tvm_quant.op.rounding import round_numpy, round_te
+from tvm_quant.op.spec import Convention, Formula, Kind, QuantSpec
 
 Array = npt.NDArray[Any]
 
 NO_GROUP = -1
+
+#: Bits of the fraction of a float32.
+FLOAT32_BITS = 24
 
 
 def simulated_quantize(
@@ -34,6 +41,7 @@ def simulated_quantize(
     spec: QuantSpec,
     kind: Kind,
     group: int = NO_GROUP,
+    convention: Convention = Convention.BACKEND,
 ) -> relax.Call:
     """Round `data` to the grid of `spec`.
 
@@ -45,11 +53,13 @@ def simulated_quantize(
         spec: the grid.
         kind: the role of `data`.
         group: calls of one group get one scale and zero point; `NO_GROUP` is none.
+        convention: how `Realize` gets to the codes where `data` is computed on integers.
 
     Returns:
         A call of the type of `data`.
     """
-    attrs = dict_attrs(kind=kind.value, group=group, **spec.to_attrs())
+    foreign = {} if convention is Convention.BACKEND else {"convention": convention.value}
+    attrs = dict_attrs(kind=kind.value, group=group, **spec.to_attrs(), **foreign)
     if scale is None:
         return relax.Call(SIMULATED_QUANTIZE, [data], attrs)
     scale = np.asarray(scale, "float32")
@@ -66,10 +76,23 @@ def quantize_numpy(
     >>> quantize_numpy([-1.0, 0.26, 9.0], 0.5, 3, QuantSpec(signed=False, symmetric=False)).tolist()
     [1, 4, 21]
     """
+    data, scale = np.asarray(data, "float32"), np.asarray(scale, "float32")
+    zero_point = np.asarray(zero_point, "float32")
     with np.errstate(over="ignore"):  # what overflows saturates
-        steps = np.round(np.asarray(data, "float32") / np.asarray(scale, "float32"))
-    codes = np.clip(steps + np.asarray(zero_point, "float32"), spec.qmin, spec.qmax)
-    return np.asarray(codes, spec.dtype)
+        steps = data * (1 / scale) if spec.formula is Formula.RECIPROCAL else data / scale
+    if spec.formula is Formula.SHIFT:
+        codes = round_numpy(steps + zero_point, spec.rounding)
+    else:
+        codes = round_numpy(steps, spec.rounding) + zero_point
+    return to_dtype(codes, spec)
+
+
+def to_dtype(codes: Array, spec: QuantSpec) -> Array:
+    """Clamp codes to the grid and store them; NaN becomes the smallest code."""
+    if spec.bits > FLOAT32_BITS:  # a float32 does not hold the largest code
+        codes = codes.astype("float64")
+    clamped = np.clip(codes, spec.qmin, spec.qmax)
+    return np.asarray(np.where(np.isnan(clamped), spec.qmin, clamped), spec.dtype)
 
 
 def simulated_quantize_numpy(
@@ -83,6 +106,11 @@ def simulated_quantize_numpy(
 def is_simulated(expr: relax.Expr) -> TypeGuard[relax.Call]:
     """Whether `expr` is a call of this op."""
     return isinstance(expr, relax.Call) and expr.op == SIMULATED_QUANTIZE
+
+
+def is_annotated(mod: IRModule) -> bool:
+    """Whether `main` has a quantizer."""
+    return any(is_simulated(binding.value) for binding in bindings(main_function(mod)))
 
 
 def is_calibrated(call: relax.Call) -> bool:
@@ -105,6 +133,11 @@ def group_of(call: relax.Call) -> int:
     return int(call.attrs["group"])
 
 
+def convention_of(call: relax.Call) -> Convention:
+    """How the codes of a call of this op are computed from integers."""
+    return Convention(str(call.attrs.get("convention") or Convention.BACKEND.value))
+
+
 def calibrated(call: relax.Call, scale: npt.ArrayLike, zero_point: npt.ArrayLike) -> relax.Call:
     """The same call with another scale and zero point."""
     return simulated_quantize(
@@ -114,6 +147,7 @@ def calibrated(call: relax.Call, scale: npt.ArrayLike, zero_point: npt.ArrayLike
         spec=spec_of(call),
         kind=kind_of(call),
         group=group_of(call),
+        convention=convention_of(call),
     )
 
 
@@ -147,15 +181,26 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         def element(*index: tirx.Var) -> tirx.PrimExpr:
             step = load_broadcast(scale, index)
             zero = load_broadcast(zero_point, index).astype("float32")
-            code = te.round(data(*index) / step) + zero
-            code = te.max(
-                te.min(code, te.const(spec.qmax, "float32")), te.const(spec.qmin, "float32")
-            )
+            code = codes_te(data(*index), step, zero, spec)
             return (code - zero) * step
 
         return te.compute(data.shape, element, name="simulated_quantize")
 
     return builder.call_te(compute, *call.args, primfunc_name_hint="simulated_quantize")
+
+
+def codes_te(
+    data: tirx.PrimExpr, scale: tirx.PrimExpr, zero: tirx.PrimExpr, spec: QuantSpec
+) -> tirx.PrimExpr:
+    """A code of the grid, in float32."""
+    if spec.formula is Formula.RECIPROCAL:
+        code = round_te(data * (te.const(1.0, "float32") / scale), spec.rounding) + zero
+    elif spec.formula is Formula.SHIFT:
+        code = round_te(data / scale + zero, spec.rounding)
+    else:
+        code = round_te(data / scale, spec.rounding) + zero
+    low, high = (te.const(end, "float32") for end in (spec.qmin, spec.qmax))
+    return te.max(te.min(code, high), low)
 
 
 def load_broadcast(tensor: Any, index: tuple[tirx.Var, ...]) -> tirx.PrimExpr:

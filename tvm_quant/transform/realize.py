@@ -20,12 +20,14 @@ import tvm
 from tvm import IRModule, relax
 
 from tvm_quant.errors import IRContractError
-from tvm_quant.ir import NODE_NAMES, bindings, constant, constant_value, node_name
+from tvm_quant.ir import NODE_NAMES, bindings, constant, constant_value, node_name, op_name
 from tvm_quant.ir.bindings import flat_operands
 from tvm_quant.ir.rebuild import Substitute
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
+    Convention,
     RequantizeMode,
+    convention_of,
     is_calibrated,
     is_simulated,
     quantize_numpy,
@@ -35,6 +37,8 @@ from tvm_quant.op import (
     why_no_integers,
 )
 from tvm_quant.transform.integer import RULES
+from tvm_quant.transform.integer.boundary import BOUNDARIES, has_constant_grid
+from tvm_quant.transform.integer.codes import to_codes
 from tvm_quant.transform.integer.emitter import Emitter
 from tvm_quant.transform.integer.value import Codes, Float, Value
 
@@ -74,11 +78,26 @@ def verify_calibrated(func: relax.Function) -> None:
             )
 
 
+def conventions_behind(func: relax.Function) -> dict[relax.Var, Convention]:
+    """For each variable, the convention of a quantizer that reads it, or what comes from it."""
+    behind: dict[relax.Var, Convention] = {}
+    for binding in reversed(bindings(func)):
+        known = behind.setdefault(binding.var, Convention.BACKEND)
+        if is_simulated(binding.value):
+            known = convention_of(binding.value)
+        for operand in relax.analysis.free_vars(binding.value):
+            if known is not Convention.BACKEND:
+                behind[operand] = known
+    return behind
+
+
 class _Realizer:
     def __init__(self, func: relax.Function, mode: RequantizeMode):
         self.func = func
         self.builder = relax.BlockBuilder()
-        self.emitter = Emitter(self.builder, mode)
+        self.conventions = conventions_behind(func)
+        exact = Convention.EXACT in self.conventions.values()
+        self.emitter = Emitter(self.builder, mode, exact)
         self.values: dict[relax.Var, Value] = {}
         self.names: dict[str, str] = {}
 
@@ -102,6 +121,7 @@ class _Realizer:
         for block in self.func.body.blocks:
             for binding in block.bindings:
                 self.emitter.name = str(binding.var.name)
+                self.emitter.convention = self.conventions[binding.var]
                 self.emitter.emitted.clear()
                 self.values[binding.var] = self._realize(binding)
                 name = node_name(self.func, binding.var)
@@ -117,6 +137,9 @@ class _Realizer:
             return self._value(value)
         if is_simulated(value):
             return self._quantize(value)
+        boundary = BOUNDARIES.get(str(op_name(value)))
+        if boundary is not None and has_constant_grid(value):
+            return boundary(self.emitter, value, self._value(value.args[0]))
         role = role_of(value)
         if role is not None and why_no_integers(value) is None:
             operands = [
@@ -133,7 +156,8 @@ class _Realizer:
         spec = spec_of(call)
         known = constant_value(call.args[0])
         if known is None:
-            return self.emitter.to_codes(self._value(call.args[0]), scale, zero_point, spec)
+            value = self._value(call.args[0])
+            return to_codes(self.emitter, value, scale, zero_point, spec, convention_of(call))
         codes = constant(quantize_numpy(known, scale, zero_point, spec))
         return Codes(
             expr=codes,

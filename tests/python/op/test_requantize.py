@@ -25,6 +25,8 @@ def exact(acc: int, multiplier: float, zero_point: int, mode: RequantizeMode, gr
     steps = {
         RequantizeMode.FLOAT: exact_float,
         RequantizeMode.FIXED_POINT: exact_fixed_point,
+        RequantizeMode.RUY: exact_ruy,
+        RequantizeMode.HALF_UP: exact_half_up,
         RequantizeMode.SHIFT: exact_shift,
     }[mode](acc, multiplier)
     return min(max(steps + zero_point, grid["qmin"]), grid["qmax"])
@@ -36,17 +38,61 @@ def exact_float(acc: int, multiplier: float) -> int:
 
 
 def exact_fixed_point(acc: int, multiplier: float) -> int:
+    mantissa, left, right = q31(multiplier)
+    high = ((acc << left) * mantissa + (1 << 30)) >> 31
+    magnitude = (2 * abs(high) + (1 << right)) >> (right + 1)
+    return magnitude if high >= 0 else -magnitude
+
+
+def exact_ruy(acc: int, multiplier: float) -> int:
+    mantissa, left, right = q31(multiplier)
+    high = ((acc << left) * mantissa + (1 << 30)) >> 31
+    return (Fraction(high, 1 << right) + Fraction(1, 2)).__floor__()
+
+
+def exact_half_up(acc: int, multiplier: float) -> int:
+    mantissa, left, right = q31(multiplier)
+    return (Fraction((acc << left) * mantissa, 1 << (31 + right)) + Fraction(1, 2)).__floor__()
+
+
+def q31(multiplier: float) -> tuple[int, int, int]:
     exponent = 0
     fraction = Fraction(multiplier)
     while fraction >= 1:
         fraction, exponent = fraction / 2, exponent + 1
     while fraction < Fraction(1, 2):
         fraction, exponent = fraction * 2, exponent - 1
-    mantissa = round(fraction * 2**31)
-    left, right = max(exponent, 0), max(-exponent, 0)
-    high = ((acc << left) * mantissa + (1 << 30)) >> 31
-    magnitude = (2 * abs(high) + (1 << right)) >> (right + 1)
-    return magnitude if high >= 0 else -magnitude
+    mantissa = (fraction * 2**31 + Fraction(1, 2)).__floor__()
+    return mantissa, max(exponent, 0), max(-exponent, 0)
+
+
+# Printed in the documentation of the formats: a quarter of each.
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (RequantizeMode.FIXED_POINT, [1, 2, 3, -1, -2, -3, 1, 1, 0, -1]),
+        (RequantizeMode.RUY, [1, 2, 3, 0, -1, -2, 1, 1, 0, 0]),
+        (RequantizeMode.HALF_UP, [1, 2, 3, 0, -1, -2, 0, 1, 0, -1]),
+        (RequantizeMode.FLOAT, [0, 2, 2, 0, -2, -2, 0, 1, 0, -1]),
+    ],
+)
+def test_a_quarter_of_small_numbers(mode, expected):
+    acc = [2, 6, 10, -2, -6, -10, 1, 3, -1, -3]
+    assert requantize_numpy(acc, 0.25, 0, mode=mode, **S16).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (RequantizeMode.FIXED_POINT, -290),
+        (RequantizeMode.RUY, -289),
+        (RequantizeMode.HALF_UP, -289),
+        (RequantizeMode.FLOAT, -289),
+    ],
+)
+def test_two_roundings_move_a_sum_that_is_just_below_a_tie(mode, expected):
+    code = requantize_numpy(-39945, 0.0072474273418460, 0, mode=mode, **S16)
+    assert int(code) == expected
 
 
 def exact_shift(acc: int, multiplier: float) -> int:

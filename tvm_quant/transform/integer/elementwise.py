@@ -9,10 +9,13 @@ import numpy as np
 from tvm import relax
 
 from tvm_quant.ir import constant, constant_value, tensor_shape
-from tvm_quant.op import op_function
+from tvm_quant.op import Convention, op_function
 from tvm_quant.transform.integer.emitter import FRACTION_BITS, Emitter, rank, tabulated
 from tvm_quant.transform.integer.residual import add_codes
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Float, Table, Value
+
+#: Scales closer than this are one: of a bias and the product of two scales, both in float32.
+SAME_SCALE = 1e-6
 
 _SIGN = {"relax.add": 1, "relax.subtract": -1}
 
@@ -24,25 +27,32 @@ def realize_sum(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Va
         return table
     left, right = operands
     sign = _SIGN[str(call.op.name)]
+    biased = _add_bias_codes(left, right, sign)
+    if biased is not None:
+        return biased
     constants = [_constant(value) for value in operands]
     if constants[1] is not None:
         return _add_constant(emitter, call, left, sign * constants[1])
     if constants[0] is not None:
         negated = right if sign == 1 else _multiply_constant(emitter, call, right, np.asarray(-1.0))
         return None if negated is None else _add_constant(emitter, call, negated, constants[0])
+    return _add_tensors(emitter, call, left, right, sign)
+
+
+def _add_tensors(
+    emitter: Emitter, call: relax.Call, left: Value, right: Value, sign: int
+) -> Value | None:
     if isinstance(left, Accumulator) and isinstance(right, Codes) and _same_shape(call, left):
         return add_codes(emitter, left, right, sign)
     if isinstance(left, Codes) and isinstance(right, Accumulator) and _same_shape(call, right):
         if sign == -1:
             right = _negate(emitter, right)
         return add_codes(emitter, right, left, 1)
-    if (
-        isinstance(left, Codes)
-        and isinstance(right, Codes)
-        and max(left.spec.bits, right.spec.bits) <= 16
-    ):
-        return emitter.common_scale(left, right, sign)
-    return None
+    if not (isinstance(left, Codes) and isinstance(right, Codes)):
+        return None
+    if emitter.convention is Convention.FLOAT32 or max(left.spec.bits, right.spec.bits) > 16:
+        return None
+    return emitter.common_scale(left, right, sign)
 
 
 def realize_product(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
@@ -135,7 +145,24 @@ def _scalars(call: relax.Call) -> list[float]:
 
 
 def _constant(value: Value) -> Array | None:
-    return constant_value(value.expr) if isinstance(value, Float) else None
+    """The real values of a constant."""
+    if isinstance(value, Float):
+        return constant_value(value.expr)
+    codes = constant_value(value.expr) if isinstance(value, Codes) else None
+    if codes is None or not isinstance(value, Codes):
+        return None
+    return np.asarray((codes.astype("int64") - value.zero_point) * value.scale)
+
+
+def _add_bias_codes(acc: Value, bias: Value, sign: int) -> Accumulator | None:
+    """A quantized bias on the accumulator's own scale is added as the integers that it is."""
+    if not (isinstance(acc, Accumulator) and isinstance(bias, Codes)):
+        return None
+    codes = constant_value(bias.expr)
+    if codes is None or acc.is_clamped or not np.allclose(bias.scale, acc.scale, rtol=SAME_SCALE):
+        return None
+    steps = sign * (codes.astype("int64") - bias.zero_point)
+    return replace(acc, offset=acc.offset + steps, bound=acc.bound + np.abs(steps))
 
 
 def _add_constant(emitter: Emitter, call: relax.Call, value: Value, known: Array) -> Value | None:
@@ -165,7 +192,11 @@ def _multiply_constant(
         acc = replace(acc, expr=emitter.emit(expr, "_signed"))
     magnitude = np.where(factor == 0, 1.0, np.abs(factor))
     return replace(
-        acc, scale=acc.scale * magnitude, low=acc.low * magnitude, high=acc.high * magnitude
+        acc,
+        scale=acc.scale * magnitude,
+        low=acc.low * magnitude,
+        high=acc.high * magnitude,
+        residue=acc.residue * factor,
     )
 
 

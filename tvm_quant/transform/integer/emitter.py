@@ -10,7 +10,15 @@ import numpy.typing as npt
 from tvm import relax
 
 from tvm_quant.ir import constant, tensor_shape
-from tvm_quant.op import QuantSpec, RequantizeMode, quantize_numpy, requantize
+from tvm_quant.op import (
+    Convention,
+    Formula,
+    RequantizeMode,
+    Rounding,
+    quantize,
+    quantize_numpy,
+    requantize,
+)
 from tvm_quant.transform.integer.value import (
     INT32_LIMIT,
     INT64_LIMIT,
@@ -46,12 +54,18 @@ class Emitter:
 
     Args:
         builder: block builder inside a function.
-        mode: how accumulators are scaled to codes.
+        mode: how accumulators are scaled to codes, where quantizers have no convention.
+        exact: whether constants are added to the last bit where sums end in float.
+
+    Attributes:
+        convention: of the next quantizer behind the call that is being realized.
     """
 
-    def __init__(self, builder: relax.BlockBuilder, mode: RequantizeMode):
+    def __init__(self, builder: relax.BlockBuilder, mode: RequantizeMode, exact: bool = False):
         self.builder = builder
         self.mode = mode
+        self.exact = exact
+        self.convention = Convention.BACKEND
         self.name = "value"
         self.emitted: list[str] = []
         self._floats: dict[relax.Expr, relax.Expr] = {}
@@ -73,9 +87,7 @@ class Emitter:
             if key not in self._floats:
                 self._floats[key] = self._dequantize(value)
             return self._floats[key]
-        return (
-            self._look_up(value, value.values) if isinstance(value, Table) else self._scale(value)
-        )
+        return self.look_up(value, value.values) if isinstance(value, Table) else self._scale(value)
 
     def _dequantize(self, codes: Codes) -> relax.Expr:
         data = R.astype(codes.expr, "float32")
@@ -86,13 +98,16 @@ class Emitter:
     def _scale(self, acc: Accumulator) -> relax.Expr:
         acc = self.add_offset(acc)
         data = R.multiply(R.astype(acc.expr, "float32"), constant(acc.scale.astype("float32")))
+        if self.exact and acc.residue.any():
+            data = R.add(data, constant(acc.residue.astype("float32")))
         if np.isfinite(acc.low).any():
             data = R.maximum(data, constant(acc.low.astype("float32")))
         if np.isfinite(acc.high).any():
             data = R.minimum(data, constant(acc.high.astype("float32")))
         return self.emit(data, "_float")
 
-    def _look_up(self, table: Table, values: Array) -> relax.Expr:
+    def look_up(self, table: Table, values: Array) -> relax.Expr:
+        """The element of `values` for each code of the table's tensor."""
         index = R.astype(table.codes.expr, "int32")
         if table.codes.spec.qmin:
             index = R.subtract(index, constant(np.int32(table.codes.spec.qmin)))
@@ -100,41 +115,25 @@ class Emitter:
 
     # To codes ------------------------------------------------------------------
 
-    def to_codes(self, value: Value, scale: Array, zero_point: Array, spec: QuantSpec) -> Codes:
-        """Quantize or requantize to a grid."""
-        wanted = Codes(
-            expr=constant(0),
-            scale=scale.astype("float64"),
-            zero_point=zero_point.astype("int64"),
-            spec=spec,
-        )
-        if isinstance(value, Codes) and value.spec == spec and value.same_grid(wanted):
-            return value
-        return replace(wanted, expr=self.emit(self._codes_expr(value, wanted), "_q"))
-
-    def _codes_expr(self, value: Value, wanted: Codes) -> relax.Expr:
-        if isinstance(value, Float):
-            return self._quantize(value.expr, wanted)
-        if isinstance(value, Table) and value.clamp is None and wanted.scale.size == 1:
-            codes = quantize_numpy(value.values, wanted.scale, wanted.zero_point, wanted.spec)
-            return self._look_up(value, codes)
-        return self._requantize(self.to_accumulator(value), wanted)
-
-    def _quantize(self, data: relax.Expr, wanted: Codes) -> relax.Expr:
+    def quantize(self, data: relax.Expr, wanted: Codes) -> relax.Expr:
+        """The codes of float data."""
         spec = wanted.spec
+        if spec.rounding is not Rounding.HALF_EVEN or spec.formula is not Formula.DIVIDE:
+            return quantize(data, wanted.scale, wanted.zero_point, spec)
         steps = R.round(R.divide(data, constant(wanted.scale.astype("float32"))))
         if wanted.zero_point.any():
             steps = R.add(steps, constant(wanted.zero_point.astype("float32")))
         return R.astype(R.clip(steps, float(spec.qmin), float(spec.qmax)), spec.dtype)
 
-    def _requantize(self, acc: Accumulator, wanted: Codes) -> relax.Expr:
-        acc = self.add_offset(acc)
+    def scale_to(
+        self, acc: Accumulator, wanted: Codes, multiplier: Array, mode: RequantizeMode
+    ) -> relax.Expr:
+        """One requantize, with the pending clamp in its bounds; nothing else is pending."""
         spec = wanted.spec
         low, high = (
             quantize_numpy(bound, wanted.scale, wanted.zero_point, spec)
             for bound in (acc.low, acc.high)
         )
-        multiplier = acc.scale / wanted.scale
         codes = requantize(
             acc.expr,
             multiplier,
@@ -142,19 +141,13 @@ class Emitter:
             dtype=spec.dtype,
             qmin=int(low.min()),
             qmax=int(high.max()),
-            mode=self._mode(multiplier),
+            mode=mode,
         )
         if low.min() != low.max():
             codes = R.maximum(self.emit(codes, "_scaled"), constant(low))
         if high.min() != high.max():
             codes = R.minimum(self.emit(codes, "_clamped"), constant(high))
         return codes
-
-    def _mode(self, multiplier: Array) -> RequantizeMode:
-        """Shifts only exist for powers of two; an average over 3 x 3 has none."""
-        if self.mode is RequantizeMode.SHIFT and (np.frexp(multiplier)[0] != 0.5).any():
-            return RequantizeMode.FIXED_POINT
-        return self.mode
 
     # Accumulators --------------------------------------------------------------
 
@@ -237,16 +230,25 @@ class Emitter:
         if lost.any():
             acc = self._silence(acc, lost, np.abs(real) / 2.0**FLOAT32_BITS)
         steps = np.round(real / acc.scale).astype("int64")
-        return replace(acc, offset=acc.offset + steps, bound=acc.bound + np.abs(steps))
+        return replace(
+            acc,
+            offset=acc.offset + steps,
+            bound=acc.bound + np.abs(steps),
+            residue=acc.residue + (real - steps * acc.scale),
+        )
 
     def _silence(self, acc: Accumulator, lost: Array, scale: Array) -> Accumulator:
-        """Make `lost` elements 0 at another scale: no float32 tells them beside what they join."""
+        """Make `lost` sums 0 at another scale: no float32 tells them beside what they join.
+
+        What is pending may be as large as that, so it stays.
+        """
         heard = constant(np.where(lost, 0, 1).astype(acc.dtype))
+        pending = np.round(acc.offset * acc.scale / np.where(lost, scale, 1.0)).astype("int64")
         return replace(
             acc,
             expr=self.emit(R.multiply(acc.expr, heard), "_heard"),
             scale=np.where(lost, scale, acc.scale),
-            offset=np.where(lost, 0, acc.offset),
+            offset=np.where(lost, pending, acc.offset),
         )
 
     def refine(self, acc: Accumulator, bits: Array) -> Accumulator:

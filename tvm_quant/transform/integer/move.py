@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 from tvm import relax
 
-from tvm_quant.ir import op_name
+from tvm_quant.ir import constant, constant_value, op_name
+from tvm_quant.op import spec_for
+from tvm_quant.transform.canonicalize.constants import FUNCTIONS
 from tvm_quant.transform.integer.emitter import Emitter
-from tvm_quant.transform.integer.value import Accumulator, Codes, Value
+from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Value
 
 
 def realize_move(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
     """The same call on the codes; padding with 0 pads with the zero point."""
     value = operands[0]
+    if isinstance(value, Codes) and constant_value(value.expr) is not None:
+        return _move_constant(call, value)
+    if isinstance(value, Accumulator) and _is_per_channel(value) and _keeps_channels(call):
+        return replace(value, expr=emitter.emit(_same_call(call, value.expr, 0.0)))
     if isinstance(value, Accumulator) and value.scale.size == 1:
         value = emitter.apply_clamp(value)
         bare = replace(value, scale=value.scale.reshape(()), bound=value.bound.max())
@@ -33,6 +41,42 @@ def realize_join(emitter: Emitter, call: relax.Call, operands: list[Value]) -> V
         return None
     joined = relax.op.concat([codes.expr for codes in fields], axis=call.attrs.axis)
     return replace(first, expr=emitter.emit(joined))
+
+
+def _keeps_channels(call: relax.Call) -> bool:
+    spec = spec_for(call)
+    return spec is not None and spec.keeps_channels
+
+
+def _is_per_channel(acc: Accumulator) -> bool:
+    """Whether scale, constants and clamp are the same all over a channel, but not over all."""
+    arrays = (acc.scale, acc.offset, acc.residue, acc.low, acc.high, acc.bound)
+    return acc.scale.size > 1 and all(array.size <= acc.scale.size for array in arrays)
+
+
+def _move_constant(call: relax.Call, codes: Codes) -> Codes | None:
+    """The codes of a constant moved beforehand, and the scale of each with it."""
+    name = (op_name(call) or "").removeprefix("relax.")
+    if name not in FUNCTIONS:
+        return None
+    known = constant_value(codes.expr)
+    assert known is not None, "realize_move() asks"
+    move = partial(FUNCTIONS[name], call)
+    data = move(known)
+    scale = move(np.broadcast_to(codes.scale, known.shape))
+    zero_point = move(np.broadcast_to(codes.zero_point, known.shape))
+    if data is None or scale is None or zero_point is None:
+        return None
+    same = _shared_axes(scale) & _shared_axes(zero_point)
+    keep = tuple(slice(0, 1) if axis in same else slice(None) for axis in range(scale.ndim))
+    kept = () if len(same) == scale.ndim else scale[keep].shape
+    scale, zero_point = (array[keep].reshape(kept) for array in (scale, zero_point))
+    return replace(codes, expr=constant(data), scale=scale, zero_point=zero_point)
+
+
+def _shared_axes(array: Array) -> set[int]:
+    """Axes along which nothing changes."""
+    return {axis for axis in range(array.ndim) if (array == array.take([0], axis)).all()}
 
 
 def _same_call(call: relax.Call, data: relax.Expr, zero: float) -> relax.Call:

@@ -1,7 +1,7 @@
 """What a float variable becomes: codes, an accumulator, a table, or float as before.
 
 Codes         real = scale * (expr - zero_point)
-Accumulator   real = clamp(scale * (expr + offset), low, high)
+Accumulator   real = clamp(scale * (expr + offset) + residue, low, high)
 Table         real = values[codes - qmin]
 """
 
@@ -77,6 +77,7 @@ class Accumulator:
         offset: int64, broadcastable: added before the clamp.
         fraction: int64, broadcastable: bits that a sum gained below the point, and may give up.
         low, high: clamp of the real value, broadcastable; infinite if none.
+        residue: float64, broadcastable: the part of an added constant that whole steps leave out.
     """
 
     expr: relax.Expr
@@ -86,6 +87,7 @@ class Accumulator:
     fraction: Array = field(default_factory=lambda: np.zeros((), "int64"))
     low: Array = field(default_factory=lambda: np.full((), -np.inf))
     high: Array = field(default_factory=lambda: np.full((), np.inf))
+    residue: Array = field(default_factory=lambda: np.zeros(()))
 
     @property
     def is_clamped(self) -> bool:

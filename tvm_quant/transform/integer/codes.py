@@ -1,0 +1,75 @@
+"""From any value to the codes of a grid: what a quantizer becomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from tvm import relax
+
+from tvm_quant.ir import constant
+from tvm_quant.op import Convention, QuantSpec, RequantizeMode, Rounding, quantize_numpy
+from tvm_quant.transform.integer.convention import CONVENTIONS
+from tvm_quant.transform.integer.emitter import Emitter, tabulated
+from tvm_quant.transform.integer.exact import exact_codes
+from tvm_quant.transform.integer.value import Array, Codes, Float, Table, Value
+
+#: Conventions that say the same of codes as the float32 formula of a quantizer does.
+OF_FLOAT32 = (Convention.EXACT, Convention.FLOAT32)
+
+
+def to_codes(
+    emitter: Emitter,
+    value: Value,
+    scale: Array,
+    zero_point: Array,
+    spec: QuantSpec,
+    convention: Convention = Convention.BACKEND,
+) -> Codes:
+    """Quantize or requantize to a grid."""
+    wanted = Codes(
+        expr=constant(0),
+        scale=scale.astype("float64"),
+        zero_point=zero_point.astype("int64"),
+        spec=spec,
+    )
+    if isinstance(value, Codes) and value.spec == spec and value.same_grid(wanted):
+        return value
+    codes = _codes_expr(emitter, value, wanted, convention)
+    return replace(wanted, expr=emitter.emit(codes, "_q"))
+
+
+def _codes_expr(
+    emitter: Emitter, value: Value, wanted: Codes, convention: Convention
+) -> relax.Expr:
+    if isinstance(value, Float):
+        return emitter.quantize(value.expr, wanted)
+    table = _table_for(value, wanted, convention)
+    if table is not None:
+        codes = quantize_numpy(table.values, wanted.scale, wanted.zero_point, wanted.spec)
+        return emitter.look_up(table, codes)
+    acc = emitter.to_accumulator(value)
+    if convention is Convention.EXACT or wanted.spec.rounding is not Rounding.HALF_EVEN:
+        return exact_codes(emitter, acc, wanted)
+    acc = emitter.add_offset(acc)
+    row = CONVENTIONS.get(convention)
+    if row is not None:
+        return emitter.scale_to(acc, wanted, row.multiplier(acc.scale, wanted.scale), row.mode)
+    multiplier = acc.scale / wanted.scale
+    return emitter.scale_to(acc, wanted, multiplier, _mode(emitter.mode, multiplier))
+
+
+def _table_for(value: Value, wanted: Codes, convention: Convention) -> Table | None:
+    """The table that gives the codes; None where arithmetic does, or there is no table."""
+    if wanted.scale.size != 1:
+        return None
+    if convention in OF_FLOAT32:
+        return tabulated(value)
+    return value if isinstance(value, Table) and value.clamp is None else None
+
+
+def _mode(mode: RequantizeMode, multiplier: Array) -> RequantizeMode:
+    """Shifts only exist for powers of two; an average over 3 x 3 has none."""
+    if mode is RequantizeMode.SHIFT and (np.frexp(multiplier)[0] != 0.5).any():
+        return RequantizeMode.FIXED_POINT
+    return mode
