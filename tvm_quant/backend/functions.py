@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tvm
-from tvm import relax
 
 from tvm_quant.backend.build import compile
 from tvm_quant.backend.library import Latest, exported, loaded
+from tvm_quant.backend.machines import Machines
 
 Array = npt.NDArray[Any]
 
@@ -33,9 +32,7 @@ class Functions:
 
     def call(self, name: str, *values: Any) -> list[Any]:
         """Fields of the tuple that a function returns."""
-        if not hasattr(self._machines, "here"):
-            self._machines.here = relax.VirtualMachine(self._executable, self._device)
-        return list(self._machines.here[name](*[self._value(value) for value in values]))
+        return list(self._machines[name](*[self._value(value) for value in values]))
 
     def arrays(self, value: Any) -> list[Array]:
         """The tensors in a value, depth first."""
@@ -49,17 +46,15 @@ class Functions:
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            return tvm.runtime.tensor(np.asarray(value, order="C"), self._device)
+            return tvm.runtime.tensor(np.asarray(value, order="C"), self._machines.device)
         return value
 
     def _open(self, executable: Any) -> None:
-        self._executable = executable
-        self._device = tvm.cpu()
-        self._machines = threading.local()
+        self._machines = Machines(executable, tvm.cpu())
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._library is None:
-            self._library = exported(self._executable)
+            self._library = exported(self._machines.executable)
         return _restored, (self._library,)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from tvm.target import Target
 
 from tvm_quant.backend.build import compile
 from tvm_quant.backend.library import exported, loaded
+from tvm_quant.backend.machines import Machines
 from tvm_quant.backend.target import resolve_target
 from tvm_quant.errors import BackendError
 from tvm_quant.ir import TensorInfo, io_signature
@@ -56,19 +56,19 @@ class Runner:
         """
         self._check_names(inputs)
         arrays = [_checked(info, np.asarray(inputs[info.name])) for info in self.signature]
-        tensors = [tvm.runtime.tensor(array, self._tvm_device) for array in arrays]
+        tensors = [tvm.runtime.tensor(array, self._machines.device) for array in arrays]
         return _flatten(self._main(*tensors))
 
     def latency_ms(self, inputs: Mapping[str, npt.ArrayLike], *, repeats: int = 20) -> list[float]:
         """Wall time of each of `repeats` executions in milliseconds, after one to warm up."""
         self._check_names(inputs)
         arrays = [_checked(info, np.asarray(inputs[info.name])) for info in self.signature]
-        tensors = [tvm.runtime.tensor(array, self._tvm_device) for array in arrays]
+        tensors = [tvm.runtime.tensor(array, self._machines.device) for array in arrays]
         times = []
         for _ in range(repeats + 1):
             start = time.perf_counter()
             self._main(*tensors)
-            self._tvm_device.sync()
+            self._machines.device.sync()
             times.append((time.perf_counter() - start) * 1e3)
         return times[1:]
 
@@ -83,24 +83,20 @@ class Runner:
         )
 
     def _load(self, executable: relax.VMExecutable) -> None:
-        self._executable = executable
-        self._tvm_device = tvm.device(*self._device)
-        if not self._tvm_device.exist:
+        device = tvm.device(*self._device)
+        if not device.exist:
             raise BackendError(
-                f"No device {self._tvm_device} is present to run on; compile only, with "
+                f"No device {device} is present to run on; compile only, with "
                 "`tvm_quant.compile`, or choose a target of this machine."
             )
-        self._machines = threading.local()
+        self._machines = Machines(executable, device)
 
     @property
     def _main(self) -> Any:
-        if not hasattr(self._machines, "main"):
-            machine = relax.VirtualMachine(self._executable, self._tvm_device)
-            self._machines.main = machine["main"]
-        return self._machines.main
+        return self._machines["main"]
 
     def __getstate__(self) -> dict[str, Any]:
-        self._library = self._library or exported(self._executable)
+        self._library = self._library or exported(self._machines.executable)
         return {"signature": self.signature, "device": self._device, "library": self._library}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

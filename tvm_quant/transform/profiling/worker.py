@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tvm
-from tvm import IRModule, relax
+from tvm import IRModule
 
 from tvm_quant.backend import compile
 from tvm_quant.backend.library import Latest, exported, loaded
+from tvm_quant.backend.machines import Machines
 from tvm_quant.ir import io_signature
 
 Array = npt.NDArray[Any]
@@ -43,20 +44,18 @@ class Worker:
         return results[0]
 
     def _run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        if not hasattr(self._machines, "main"):
-            self._machines.main = relax.VirtualMachine(self._executable, tvm.cpu())["main"]
         tensors = [tvm.runtime.tensor(np.asarray(inputs[name], order="C")) for name in self._names]
-        return [np.from_dlpack(result) for result in self._machines.main(*tensors)]
+        return [np.from_dlpack(result) for result in self._machines["main"](*tensors)]
 
     def _open(self, executable: Any, names: list[str]) -> None:
-        self._executable, self._names = executable, names
+        self._names = names
         self._library: bytes | None = None
         self._process = os.getpid()
-        self._machines = threading.local()
+        self._machines = Machines(executable, tvm.cpu())
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._library is None:
-            self._library = exported(self._executable)
+            self._library = exported(self._machines.executable)
         return _restore, (self._library, self._names)
 
     @classmethod
