@@ -8,6 +8,7 @@ from tvm_quant.bench.accuracy import accuracy, table
 from tvm_quant.bench.agreement import agreement
 from tvm_quant.bench.builds import builds
 from tvm_quant.bench.control import control
+from tvm_quant.bench.exported import exported
 from tvm_quant.bench.memory import memory
 from tvm_quant.bench.pareto import pareto
 from tvm_quant.bench.peers import peers
@@ -20,6 +21,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "table": table,
     "agreement": agreement,
     "builds": builds,
+    "exported": exported,
     "pareto": pareto,
     "control": control,
     "memory": memory,

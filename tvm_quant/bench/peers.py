@@ -140,7 +140,7 @@ def _modern(model: Path, folder: Path) -> Path:
     return target
 
 
-def _onnxruntime_load(file: Path, threads: int = 1, *, integers: bool = True) -> Run:
+def onnxruntime_load(file: Path, threads: int = 1, *, integers: bool = True) -> Run:
     """Run with ONNX Runtime.
 
     Without VNNI its integer kernels add pairs of products in 16 bits that saturate. Without
@@ -208,13 +208,13 @@ _ROWS = (
         name="onnxruntime",
         packages=("onnxruntime", "onnx"),
         quantize=_onnxruntime_quantize,
-        load=_onnxruntime_load,
+        load=onnxruntime_load,
     ),
     Peer(
         name="onnxruntime as written",
         packages=("onnxruntime", "onnx"),
         quantize=_onnxruntime_quantize,
-        load=functools.partial(_onnxruntime_load, integers=False),
+        load=functools.partial(onnxruntime_load, integers=False),
     ),
     Peer(
         name="nncf fast",

@@ -18,6 +18,7 @@ from tvm_quant.cli.compile import compile_artifact
 from tvm_quant.cli.demo import demo
 from tvm_quant.cli.doctor import doctor
 from tvm_quant.cli.evaluate import evaluate_artifact
+from tvm_quant.cli.export import export_artifact
 from tvm_quant.cli.guard import guarded, interrupt
 from tvm_quant.cli.inspect import inspect_artifact
 from tvm_quant.cli.quantize import quantize_model
@@ -41,6 +42,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": run_artifact,
     "evaluate": evaluate_artifact,
     "inspect": inspect_artifact,
+    "export": export_artifact,
     "demo": demo,
     "doctor": doctor,
 }
