@@ -79,12 +79,16 @@ def quantize_numpy(
     data, scale = np.asarray(data, "float32"), np.asarray(scale, "float32")
     zero_point = np.asarray(zero_point, "float32")
     with np.errstate(over="ignore"):  # what overflows saturates
-        steps = data * (1 / scale) if spec.formula is Formula.RECIPROCAL else data / scale
+        steps = data * _inverse(scale, spec) if spec.formula is Formula.RECIPROCAL else data / scale
     if spec.formula is Formula.SHIFT:
         codes = round_numpy(steps + zero_point, spec.rounding)
     else:
         codes = round_numpy(steps, spec.rounding) + zero_point
     return to_dtype(codes, spec)
+
+
+def _inverse(scale: Array, spec: QuantSpec) -> Array:
+    return np.asarray(1 / scale if spec.reciprocal is None else spec.reciprocal, "float32")
 
 
 def to_dtype(codes: Array, spec: QuantSpec) -> Array:
@@ -194,7 +198,10 @@ def codes_te(
 ) -> tirx.PrimExpr:
     """A code of the grid, in float32."""
     if spec.formula is Formula.RECIPROCAL:
-        code = round_te(data * (te.const(1.0, "float32") / scale), spec.rounding) + zero
+        inverse = te.const(1.0, "float32") / scale
+        if spec.reciprocal is not None:
+            inverse = te.const(float(np.float32(spec.reciprocal)), "float32")
+        code = round_te(data * inverse, spec.rounding) + zero
     elif spec.formula is Formula.SHIFT:
         code = round_te(data / scale + zero, spec.rounding)
     else:

@@ -33,6 +33,7 @@ class Convention(str, Enum):
     """
 
     BACKEND = "backend"  # as the hardware row requantizes
+    NEAREST = "nearest"  # float32 sums in any order: constants to the last bit, no proof
     EXACT = "exact"  # the codes of real arithmetic, proven for every sum that can occur
     FLOAT32 = "float32"  # ONNX Runtime's QOperators, XNNPACK: a float32 multiplier, ties to even
     DOUBLE_ROUNDING = "double_rounding"  # gemmlowp, TFLite's reference: Q31, ties away from zero
@@ -65,6 +66,8 @@ class QuantSpec:
             range; within what `dtype` stores.
         rounding: what becomes of fractions.
         formula: the arithmetic before the clamp.
+        reciprocal: for the formula of that name, 1 / scale where it is not that of the float32
+            scale: PyTorch has it of a float64.
 
     Source: the grid of Jacob et al., CVPR 2018, arXiv:1712.05877, eq. 1; narrow range as in
     Krishnamoorthi, arXiv:1806.08342, section 2.
@@ -83,6 +86,7 @@ class QuantSpec:
     high: int | None = None
     rounding: Rounding = Rounding.HALF_EVEN
     formula: Formula = Formula.DIVIDE
+    reciprocal: float | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MAX_BITS:
@@ -133,13 +137,14 @@ class QuantSpec:
         """The same grid with one scale."""
         return replace(self, axis=None, groups=1)
 
-    def to_attrs(self) -> dict[str, int | str]:
+    def to_attrs(self) -> dict[str, int | float | str]:
         """Plain values, as stored in the attributes of an IR call; what few grids have, if set."""
         rare = {
             "low": self.low,
             "high": self.high,
             "rounding": None if self.rounding is Rounding.HALF_EVEN else self.rounding.value,
             "formula": None if self.formula is Formula.DIVIDE else self.formula.value,
+            "reciprocal": self.reciprocal,
         }
         return {
             "bits": self.bits,
@@ -155,7 +160,7 @@ class QuantSpec:
     def from_attrs(cls, attrs: Mapping[str, Any]) -> QuantSpec:
         """Inverse of `to_attrs`."""
         axis = int(attrs["axis"])
-        low, high = attrs.get("low"), attrs.get("high")
+        low, high, reciprocal = (attrs.get(name) for name in ("low", "high", "reciprocal"))
         return cls(
             bits=int(attrs["bits"]),
             signed=bool(int(attrs["signed"])),
@@ -167,6 +172,7 @@ class QuantSpec:
             high=None if high is None else int(high),
             rounding=Rounding(str(attrs.get("rounding") or Rounding.HALF_EVEN.value)),
             formula=Formula(str(attrs.get("formula") or Formula.DIVIDE.value)),
+            reciprocal=None if reciprocal is None else float(reciprocal),
         )
 
     def __str__(self) -> str:

@@ -9,7 +9,6 @@ arXiv:1612.07119, section 4.1.3).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -23,6 +22,9 @@ from tvm_quant.op.register import dict_attrs, register_op
 from tvm_quant.op.simulated_quantize import load_broadcast
 
 Array = npt.NDArray[Any]
+
+#: So many comparisons are written one by one, and vectorized.
+FEW = 15
 
 
 def threshold(data: relax.Expr, thresholds: npt.ArrayLike, *, low: int, dtype: str) -> relax.Call:
@@ -45,7 +47,7 @@ def threshold(data: relax.Expr, thresholds: npt.ArrayLike, *, low: int, dtype: s
     if (steps[..., 1:] < steps[..., :-1]).any():
         raise ConfigError("threshold: the thresholds of an element fall; sort them.")
     attrs = dict_attrs(low=int(low), dtype=dtype)
-    return relax.Call(THRESHOLD, [data, constant(_padded(steps))], attrs)
+    return relax.Call(THRESHOLD, [data, constant(steps)], attrs)
 
 
 def threshold_numpy(data: npt.ArrayLike, thresholds: npt.ArrayLike, *, low: int) -> Array:
@@ -61,16 +63,6 @@ def threshold_numpy(data: npt.ArrayLike, thresholds: npt.ArrayLike, *, low: int)
 def is_threshold(expr: relax.Expr) -> TypeGuard[relax.Call]:
     """Whether `expr` is a call of this op."""
     return isinstance(expr, relax.Call) and expr.op == THRESHOLD
-
-
-def _padded(thresholds: Array) -> Array:
-    """One less than a power of two, for the search: what is added is never reached."""
-    count = thresholds.shape[-1]
-    missing = (1 << count.bit_length()) - 1 - count
-    integer = np.issubdtype(thresholds.dtype, np.integer)
-    never = np.iinfo(thresholds.dtype).max if integer else np.inf
-    widths = [(0, 0)] * (thresholds.ndim - 1) + [(0, missing)]
-    return np.pad(thresholds, widths, constant_values=never)
 
 
 THRESHOLD = register_op(
@@ -89,7 +81,10 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     low, dtype = int(call.attrs["low"]), str(call.attrs["dtype"])
 
     def compute(data: te.Tensor, thresholds: te.Tensor) -> te.Tensor:
-        count = _search(data, thresholds)
+        count_of = _compare if int(thresholds.shape[-1]) <= FEW else _reduce
+        count = te.compute(
+            data.shape, lambda *index: count_of(data, thresholds, index), name="count"
+        )
         return te.compute(
             data.shape,
             lambda *index: (count(*index) + te.const(low, "int32")).astype(dtype),
@@ -99,21 +94,21 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return builder.call_te(compute, *call.args, primfunc_name_hint="threshold")
 
 
-def _search(data: te.Tensor, thresholds: te.Tensor) -> te.Tensor:
-    """Binary search, a stage for each bit: how many of the last axis are not above `data`."""
-    step = (int(thresholds.shape[-1]) + 1) // 2
-    count = te.compute(data.shape, lambda *_index: te.const(0, "int32"), name="none")
-    while step:
-        count = te.compute(
-            data.shape, partial(_advance, data, thresholds, count, step), name=f"step{step}"
-        )
-        step //= 2
+def _compare(data: te.Tensor, thresholds: te.Tensor, index: tuple[tirx.Var, ...]) -> tirx.PrimExpr:
+    """One comparison after the other."""
+    count: tirx.PrimExpr = te.const(0, "int32")
+    for k in range(int(thresholds.shape[-1])):
+        count = count + _reaches(data, thresholds, index, te.const(k, "int32"))
     return count
 
 
-def _advance(
-    data: te.Tensor, thresholds: te.Tensor, count: te.Tensor, step: int, *index: tirx.Var
+def _reduce(data: te.Tensor, thresholds: te.Tensor, index: tuple[tirx.Var, ...]) -> tirx.PrimExpr:
+    """The same as a sum: an expression with a term for each would take long to compile."""
+    k = te.reduce_axis((0, int(thresholds.shape[-1])), name="k")
+    return te.sum(_reaches(data, thresholds, index, k.var), axis=k)
+
+
+def _reaches(
+    data: te.Tensor, thresholds: te.Tensor, index: tuple[tirx.Var, ...], k: tirx.PrimExpr
 ) -> tirx.PrimExpr:
-    found = count(*index)
-    last = load_broadcast(thresholds, (*index, found + te.const(step - 1, "int32")))
-    return tirx.Select(data(*index) >= last, found + te.const(step, "int32"), found)
+    return (data(*index) >= load_broadcast(thresholds, (*index, k))).astype("int32")

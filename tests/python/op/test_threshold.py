@@ -11,7 +11,7 @@ from tvm_quant.op import is_threshold, threshold, threshold_numpy
 
 @st.composite
 def cases(draw):
-    channels, count = draw(st.integers(1, 3)), draw(st.integers(1, 9))
+    channels, count = draw(st.integers(1, 3)), draw(st.integers(1, 20))
     dtype = draw(st.sampled_from(["int32", "int64", "float32"]))
     values = st.integers(-20, 20)
     thresholds = draw(st.lists(values, min_size=channels * count, max_size=channels * count))

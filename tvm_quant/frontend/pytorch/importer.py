@@ -14,6 +14,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from tvm_quant.errors import FrontendError
 from tvm_quant.frontend.base import first_line
 from tvm_quant.frontend.node_names import NodeNames
+from tvm_quant.frontend.pytorch.quantized import Quantizers
 
 
 def import_program(program: torch.export.ExportedProgram) -> IRModule:
@@ -26,6 +27,7 @@ def import_program(program: torch.export.ExportedProgram) -> IRModule:
         warnings.simplefilter("ignore")
         program = program.run_decompositions()
         importer = _Importer(display_names(program.graph))
+        importer.add_quantizers(program)
         mod = importer.from_exported_program(
             program,
             keep_params_as_input=False,
@@ -33,6 +35,8 @@ def import_program(program: torch.export.ExportedProgram) -> IRModule:
             no_bind_return_tuple=False,
             custom_convert_map=None,
         )
+        # Codes that only a pair of quantize and dequantize had between them.
+        mod = relax.transform.DeadCodeElimination(["main"])(mod)
     return importer.names.attach(mod)
 
 
@@ -63,6 +67,12 @@ class _Importer(ExportedProgramImporter):
         self.env = _RecordingDict(self.names, layers)
         converters: dict[str, Any] = super().create_convert_map()
         self.convert_map = {name: self._guarded(convert) for name, convert in converters.items()}
+
+    def add_quantizers(self, program: torch.export.ExportedProgram) -> None:
+        """Converters of the quantizers that a quantized program calls."""
+        quantizers = Quantizers(program, self.env, lambda: self.block_builder)
+        for name, convert in quantizers.converters().items():
+            self.convert_map[name] = self._guarded(convert)
 
     def _guarded(self, convert: Any) -> Any:
         """A converter whose failures name the node."""

@@ -13,6 +13,7 @@ import torch
 
 from tvm_quant.errors import FrontendError
 from tvm_quant.frontend.base import Request, first_line
+from tvm_quant.frontend.pytorch.quantized import register_operators
 
 
 def exported_program(request: Request) -> torch.export.ExportedProgram:
@@ -33,6 +34,7 @@ def exported_program(request: Request) -> torch.export.ExportedProgram:
         return _export(source, request.example_inputs)
     try:
         with _quiet():
+            register_operators()
             return torch.export.load(str(source))
     except Exception as error:
         raise FrontendError(

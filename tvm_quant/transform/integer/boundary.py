@@ -1,7 +1,8 @@
 """Where integers enter and leave a network: dequantize and quantize of Relax itself.
 
 A network that was quantized elsewhere may take and return codes, and keeps biases of 32 bits, which
-no float32 holds. There stand `R.dequantize` and `R.quantize` instead of a simulated quantizer.
+no float32 holds. There stand `R.dequantize` and `R.quantize`, or the quantize of this package,
+instead of a simulated quantizer.
 """
 
 from __future__ import annotations
@@ -46,6 +47,15 @@ def leave(emitter: Emitter, call: relax.Call, value: Value) -> Value:
     return Float(expr=to_codes(emitter, value, scale, zero_point, spec).expr)
 
 
+def leave_grid(emitter: Emitter, call: relax.Call, value: Value) -> Value:
+    """The quantize of this package: any grid, such as that of a simulated quantizer."""
+    scale, zero_point = (constant_value(arg) for arg in call.args[1:])
+    assert scale is not None and zero_point is not None, "has_constant_grid() asks"
+    return Float(
+        expr=to_codes(emitter, value, scale, zero_point, QuantSpec.from_attrs(call.attrs)).expr
+    )
+
+
 def _grid(call: relax.Call) -> tuple[Array, Array]:
     arrays = [constant_value(arg) for arg in call.args[1:]]
     dimensions, axis = rank(call), int(call.attrs.axis)
@@ -65,4 +75,5 @@ def _spec(dtype: str, zero_point: Array) -> QuantSpec:
 BOUNDARIES: dict[str, Callable[[Emitter, relax.Call, Value], Value]] = {
     "relax.dequantize": enter,
     "relax.quantize": leave,
+    "tvm_quant.quantize": leave_grid,
 }

@@ -15,7 +15,7 @@ from tvm_quant.transform.integer.exact import exact_codes
 from tvm_quant.transform.integer.value import Array, Codes, Float, Table, Value
 
 #: Conventions that say the same of codes as the float32 formula of a quantizer does.
-OF_FLOAT32 = (Convention.EXACT, Convention.FLOAT32)
+OF_FLOAT32 = (Convention.NEAREST, Convention.EXACT, Convention.FLOAT32)
 
 
 def to_codes(
@@ -51,6 +51,8 @@ def _codes_expr(
     acc = emitter.to_accumulator(value)
     if convention is Convention.EXACT or wanted.spec.rounding is not Rounding.HALF_EVEN:
         return exact_codes(emitter, acc, wanted)
+    if convention is Convention.NEAREST:
+        acc = emitter.absorb(acc)
     acc = emitter.add_offset(acc)
     row = CONVENTIONS.get(convention)
     if row is not None:

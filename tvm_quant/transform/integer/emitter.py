@@ -237,6 +237,19 @@ class Emitter:
             residue=acc.residue + (real - steps * acc.scale),
         )
 
+    def absorb(self, acc: Accumulator) -> Accumulator:
+        """The same in finer steps, with the residue in them as far as the type has room."""
+        if (np.abs(acc.residue) <= acc.scale / 2.0**FRACTION_BITS).all():
+            return acc
+        acc = self.refine(self.add_offset(acc), free_bits(acc))
+        steps = np.round(acc.residue / acc.scale).astype("int64")
+        return replace(
+            acc,
+            offset=steps,
+            bound=acc.bound + np.abs(steps),
+            residue=acc.residue - steps * acc.scale,
+        )
+
     def _silence(self, acc: Accumulator, lost: Array, scale: Array) -> Accumulator:
         """Make `lost` sums 0 at another scale: no float32 tells them beside what they join.
 
@@ -318,6 +331,12 @@ def for_each_scale(function: Callable[..., Array], values: Array, scale: Array) 
     shape = (1,) * (values.ndim - scale.ndim) + scale.shape
     shared = tuple(axis for axis, size in enumerate(shape) if size == 1)
     return np.asarray(function(values, axis=shared, keepdims=True))
+
+
+def free_bits(acc: Accumulator) -> Array:
+    """Bits below the point that the type has room for, one number for each scale."""
+    free = (ROOM[acc.dtype] - np.frexp(acc.bound + 1)[1]).clip(0, FRACTION_BITS)
+    return for_each_scale(np.min, free, acc.scale).astype("int64")
 
 
 def half_of(shift: Array) -> Array:

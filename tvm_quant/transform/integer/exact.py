@@ -28,14 +28,7 @@ from tvm_quant.op import (
     round_numpy,
     threshold,
 )
-from tvm_quant.transform.integer.emitter import (
-    FRACTION_BITS,
-    INT64_BITS,
-    ROOM,
-    Emitter,
-    for_each_scale,
-    rank,
-)
+from tvm_quant.transform.integer.emitter import INT64_BITS, Emitter, free_bits, rank
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes
 
 #: Grids with more codes are quantized in float32, as the models that have them were.
@@ -168,8 +161,7 @@ class _Candidate:
 
 def _candidates(acc: Accumulator, wanted: Codes) -> Iterator[_Candidate]:
     coarse = np.zeros((), "int64")
-    free = (ROOM[acc.dtype] - np.frexp(acc.bound + 1)[1]).clip(0, FRACTION_BITS)
-    fine = for_each_scale(np.min, free, acc.scale).astype("int64")
+    fine = free_bits(acc)
     for bits in (coarse, fine) if acc.residue.any() and fine.any() else (coarse,):
         for mode in MODES:
             yield _Candidate(acc=acc, wanted=wanted, mode=mode, bits=bits)
