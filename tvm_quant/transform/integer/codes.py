@@ -15,7 +15,7 @@ from tvm_quant.transform.integer.exact import exact_codes
 from tvm_quant.transform.integer.value import Array, Codes, Float, Table, Value
 
 #: Conventions that say the same of codes as the float32 formula of a quantizer does.
-OF_FLOAT32 = (Convention.EXACT, Convention.FLOAT32)
+OF_FLOAT32 = (Convention.EXACT, Convention.FLOAT32, Convention.XNNPACK)
 
 
 def to_codes(
@@ -49,12 +49,13 @@ def _codes_expr(
         codes = quantize_numpy(table.values, wanted.scale, wanted.zero_point, wanted.spec)
         return emitter.look_up(table, codes)
     acc = emitter.to_accumulator(value)
+    row = CONVENTIONS.get(convention)
+    if row is not None:
+        acc = emitter.add_offset(acc)
+        return emitter.scale_to(acc, wanted, row.multiplier(acc.scale, wanted.scale), row.mode)
     if convention is Convention.EXACT or wanted.spec.rounding is not Rounding.HALF_EVEN:
         return exact_codes(emitter, acc, wanted)
     acc = emitter.add_offset(acc)
-    row = CONVENTIONS.get(convention)
-    if row is not None:
-        return emitter.scale_to(acc, wanted, row.multiplier(acc.scale, wanted.scale), row.mode)
     multiplier = acc.scale / wanted.scale
     return emitter.scale_to(acc, wanted, multiplier, _mode(emitter.mode, multiplier))
 

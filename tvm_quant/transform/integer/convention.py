@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_quant.op import Convention, RequantizeMode
+from tvm_quant.op import Convention, RequantizeMode, fixed_point_multiplier
 from tvm_quant.transform.integer.value import Array
 
 
@@ -44,9 +44,22 @@ def _of_float32_product(accumulator: Array, result: Array) -> Array:
     return np.asarray(accumulator.astype("float32").astype("float64") / result)
 
 
+def _in_15_bits(accumulator: Array, result: Array) -> Array:
+    """The multiplier rounded as TFLite does where the sum is of 64 bits."""
+    mantissa, shift = fixed_point_multiplier(accumulator / result)
+    short = np.minimum((mantissa.astype("int64") + (1 << 15)) >> 16, 0x7FFF)
+    return np.asarray(short * 2.0 ** (shift - 15))
+
+
 CONVENTIONS: dict[Convention, Scaling] = {
     Convention.FLOAT32: Scaling(mode=RequantizeMode.FLOAT, multiplier=_in_float32),
     Convention.DOUBLE_ROUNDING: Scaling(mode=RequantizeMode.FIXED_POINT, multiplier=_in_float64),
     Convention.RUY: Scaling(mode=RequantizeMode.RUY, multiplier=_in_float64),
+    Convention.DOUBLE_ROUNDING_SHORT: Scaling(
+        mode=RequantizeMode.FIXED_POINT, multiplier=_of_float32_product
+    ),
+    Convention.RUY_SHORT: Scaling(mode=RequantizeMode.RUY, multiplier=_of_float32_product),
     Convention.HALF_UP: Scaling(mode=RequantizeMode.HALF_UP, multiplier=_of_float32_product),
+    Convention.XNNPACK: Scaling(mode=RequantizeMode.FLOAT, multiplier=_in_float32),
+    Convention.INT16: Scaling(mode=RequantizeMode.HALF_UP, multiplier=_in_15_bits),
 }
