@@ -149,13 +149,15 @@ class _Realizer:
         if boundary is not None and has_constant_grid(value):
             return boundary(self.emitter, value, self._value(value.args[0]))
         role = role_of(value)
-        if role is not None and why_no_integers(value) is None:
+        if role is not None:
             operands = [
                 self._value(operand) for operand in flat_operands(value) if _is_tensor(operand)
             ]
             if any(not isinstance(operand, Float) for operand in operands):
-                rule = rule_for(self.emitter.convention, value, operands) or RULES[role]
-                realized = rule(self.emitter, value, operands)
+                rule = rule_for(self.emitter.convention, value, operands)
+                if rule is None and why_no_integers(value) is None:
+                    rule = RULES[role]
+                realized = None if rule is None else rule(self.emitter, value, operands)
                 if realized is not None:
                     return realized
         return Float(expr=self.emitter.emit(self._in_float(value)))

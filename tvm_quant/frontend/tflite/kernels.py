@@ -24,7 +24,7 @@ def _contractions(convolution: Convention, fully_connected: Convention) -> dict[
 
 
 #: 16-bit data with 8-bit weights: the same in every set.
-_WIDE = _contractions(Convention.INT16, Convention.INT16)
+_WIDE = _contractions(Convention.INT16, Convention.HALF_UP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,8 @@ class KernelSet:
         common: convention of operators that the others do not name.
         conventions: by operator code.
         of_type: the same for results of one type, which goes first.
-        rounding, formula: from a real number to a code.
+        of_floats: rounding and formula of QUANTIZE for a tensor in float. Other operators that
+            compute in float round ties away from zero.
     """
 
     name: str
@@ -45,8 +46,11 @@ class KernelSet:
     common: Convention
     conventions: Mapping[str, Convention]
     of_type: Mapping[str, Mapping[str, Convention]]
-    rounding: Rounding = Rounding.HALF_UP
-    formula: Formula = Formula.DIVIDE
+    of_floats: tuple[Rounding, Formula]
+
+    def to_codes(self, code: str) -> tuple[Rounding, Formula]:
+        """Rounding and formula of an operator that gives codes of real values."""
+        return self.of_floats if code == "QUANTIZE" else (Rounding.HALF_UP, Formula.DIVIDE)
 
     def convention(self, code: str, dtype: str) -> Convention:
         """Of an operator with a result of this type.
@@ -54,6 +58,8 @@ class KernelSet:
         >>> KERNEL_SETS["builtin"].convention("CONV_2D", "int8").value
         'ruy'
         """
+        if dtype == "int16":
+            return _WIDE.get(code, _REFERENCE)
         known = {**self.conventions, **self.of_type.get(dtype, {})}
         return known.get(code, self.common)
 
@@ -63,26 +69,34 @@ _ROWS = (
         name="xnnpack",
         oracle="as it is: the XNNPACK delegate",
         common=Convention.XNNPACK,
+        of_floats=(Rounding.HALF_EVEN, Formula.RECIPROCAL),
         conventions={"AVERAGE_POOL_2D": _REFERENCE},
-        of_type={"int16": {**dict.fromkeys(("ADD", "SUB", "MUL", "MEAN"), _REFERENCE), **_WIDE}},
+        of_type={},
     ),
     KernelSet(
         name="builtin",
         oracle="OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES",
         common=_REFERENCE,
-        conventions=_contractions(Convention.RUY, Convention.RUY_SHORT),
+        of_floats=(Rounding.HALF_EVEN, Formula.RECIPROCAL),
+        conventions={
+            **_contractions(Convention.RUY, Convention.RUY_SHORT),
+            "MEAN": Convention.RUY,
+            "TRANSPOSE_CONV": _REFERENCE,
+        },
         of_type={
-            "int16": _WIDE,
-            "uint8": _contractions(Convention.RUY_SHORT, Convention.RUY_SHORT),
+            "uint8": {
+                **_contractions(Convention.RUY_SHORT, Convention.RUY_SHORT),
+                "TRANSPOSE_CONV": Convention.DOUBLE_ROUNDING_SHORT,
+            },
         },
     ),
     KernelSet(
         name="reference",
         oracle="OpResolverType.BUILTIN_REF; close to TensorFlow Lite for Microcontrollers",
         common=_REFERENCE,
+        of_floats=(Rounding.HALF_UP, Formula.DIVIDE),
         conventions={"FULLY_CONNECTED": Convention.HALF_UP},
         of_type={
-            "int16": _WIDE,
             "uint8": _contractions(
                 Convention.DOUBLE_ROUNDING_SHORT, Convention.DOUBLE_ROUNDING_SHORT
             ),

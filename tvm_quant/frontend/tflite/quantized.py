@@ -22,7 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 from tvm import relax
-from tvm.relax.frontend.tflite.tflite_frontend import TensorWrapper, get_tensor_name
+from tvm.relax.frontend.tflite.tflite_frontend import (
+    TensorWrapper,
+    get_pad_value,
+    get_tensor_name,
+)
 
 from tvm_quant.errors import FrontendError, UnsupportedError
 from tvm_quant.frontend.tflite.converter import Converter
@@ -50,6 +54,9 @@ SLOTS = {
     "FULLY_CONNECTED": Slots(data=0, weight=1, bias=2),
     "TRANSPOSE_CONV": Slots(data=2, weight=1, bias=3),
 }
+
+#: Types that are codes where an operator has quantized tensors.
+CODES = ("int8", "uint8", "int16")
 
 #: Operators whose converter means the same of real values: all of their operands go through the
 #: table of expressions, and their results are described by one grid.
@@ -158,6 +165,7 @@ class QuantizedConverter(Converter):
             "FULLY_CONNECTED": self._fully_connected,
             "QUANTIZE": self._quantize,
             "SOFTMAX": self._softmax,
+            "TRANSPOSE_CONV": self._transpose_conv,
         }
         self.convert_map.update(own)
 
@@ -192,6 +200,11 @@ class QuantizedConverter(Converter):
         value = super().get_tensor_value(tensor_wrapper, is_sparse)
         grid = self._real_grid(tensor_wrapper.tensor_idx)
         return value if grid is None else grid.to_real(value)
+
+    def get_tensor_type_str(self, tensor_type: int) -> str:
+        """The type of values; codes are real ones."""
+        name = str(super().get_tensor_type_str(tensor_type))
+        return "float32" if self._code and name in CODES else name
 
     def convert_fused_activation_function(
         self, in_expr: relax.Expr, fused_activation_fn: int
@@ -230,7 +243,8 @@ class QuantizedConverter(Converter):
         grid = self._grid_by_name.get(name)
         if grid is None or str(value.ty.dtype) != "float32":
             return value
-        spec = replace(grid.spec(), rounding=self.kernels.rounding, formula=self.kernels.formula)
+        rounding, formula = self.kernels.to_codes(self._code)
+        spec = replace(grid.spec(), rounding=rounding, formula=formula)
         call = simulated_quantize(
             value,
             grid.scale,
@@ -335,6 +349,35 @@ class QuantizedConverter(Converter):
         result = self.convert_fully_connected(op)
         self._set(data.tensor_idx, before)
         return result
+
+    def _transpose_conv(self, op: Any) -> relax.Expr:
+        """With channels in front, the only layout that TVM lowers."""
+        options = self._options(op, tflite.TransposeConvOptions())
+        shape, weight, data, *bias = self.get_input_tensors(op)
+        strides = (options.StrideH(), options.StrideW())
+        sizes = [int(size) for size in self.get_tensor_value(shape)[1:3]]
+        window = [int(size) for size in weight.tensor.ShapeAsNumpy()[1:3]]
+        given = [int(size) for size in data.tensor.ShapeAsNumpy()[1:3]]
+        same = options.Padding() == tflite.Padding.SAME
+        pads = [
+            get_pad_value(size, width, stride) if same else (0, 0)
+            for size, width, stride in zip(sizes, window, strides, strict=True)
+        ]
+        reached = [
+            (size - 1) * stride + width - sum(pad)
+            for size, stride, width, pad in zip(given, strides, window, pads, strict=True)
+        ]
+        result = R.nn.conv2d_transpose(
+            R.permute_dims(self.get_tensor_expr(data), (0, 3, 1, 2)),
+            R.permute_dims(self.get_tensor_expr(weight), (3, 0, 1, 2)),
+            strides=strides,
+            padding=[pads[0][0], pads[1][0], pads[0][1], pads[1][1]],
+            output_padding=[size - got for size, got in zip(sizes, reached, strict=True)],
+        )
+        result = R.permute_dims(result, (0, 2, 3, 1))
+        if bias and bias[0].tensor_idx >= 0:
+            result = R.add(result, self.get_tensor_expr(bias[0]))
+        return self.convert_fused_activation_function(result, options.FusedActivationFunction())
 
     # Helpers ----------------------------------------------------------------------
 

@@ -16,12 +16,18 @@ from tvm_quant.ir import constant, constant_value, op_name
 from tvm_quant.op import (
     Convention,
     RequantizeMode,
+    Rounding,
     fixed_point_multiplier,
     requantize,
     requantize_numpy,
+    round_numpy,
     scaled,
 )
-from tvm_quant.transform.integer.emitter import Emitter, wide_dtype
+from tvm_quant.transform.integer.emitter import Emitter, rank, wide_dtype
+from tvm_quant.transform.integer.interpolate import (
+    resize_by_eleven_bits,
+    resize_by_ten_bits,
+)
 from tvm_quant.transform.integer.mean import realize_mean
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Value, table_of
 
@@ -88,10 +94,9 @@ def sum_by_three_multipliers(
 
 def _scaled_codes(emitter: Emitter, codes: Codes, bits: int, twice: float) -> relax.Expr:
     """A table of each code's steps."""
-    levels = np.arange(codes.spec.qmin, codes.spec.qmax + 1)
     limits = np.iinfo("int32")
     steps = requantize_numpy(
-        (levels - int(codes.zero_point)) << bits,
+        (_levels(codes) - int(codes.zero_point)) << bits,
         float(codes.scale) / twice,
         0,
         dtype="int32",
@@ -143,6 +148,63 @@ def _codes(
     return replace(wanted, expr=emitter.emit(call, "_q"))
 
 
+# Products and leaks -------------------------------------------------------------------
+
+
+def product_by_one_multiplier(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Codes:
+    """TFLite's MUL: the multiplier is computed in float32."""
+    wanted = emitter.behind
+    assert wanted is not None, "the convention comes from a quantizer"
+    left, right = (value for value in operands if isinstance(value, Codes))
+    dtype = wide_dtype(left.largest * right.largest)
+    product = R.multiply(emitter.centred(left, dtype), emitter.centred(right, dtype))
+    scales = [np.float32(codes.scale) for codes in (left, right, wanted)]
+    ratio = float(scales[0] * scales[1] / scales[2])
+    return _codes(emitter, product, ratio, wanted, RequantizeMode.FIXED_POINT)
+
+
+def leak_by_two_multipliers(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Codes:
+    """TFLite's LEAKY_RELU: a multiplier for each sign."""
+    wanted, codes = emitter.behind, operands[0]
+    assert wanted is not None and isinstance(codes, Codes), "one_tensor() asks"
+    steps = _levels(codes) - int(codes.zero_point)
+    ratio = np.float32(codes.scale) / np.float32(wanted.scale)
+    slope = np.float32(codes.scale) * np.float32(call.attrs.alpha) / np.float32(wanted.scale)
+    positive, negative = (
+        requantize_numpy(
+            steps,
+            float(factor),
+            wanted.zero_point,
+            dtype=wanted.spec.dtype,
+            qmin=wanted.spec.qmin,
+            qmax=wanted.spec.qmax,
+            mode=RequantizeMode.FIXED_POINT,
+        )
+        for factor in (ratio, slope)
+    )
+    table = emitter.look_up(table_of(codes), np.where(steps >= 0, positive, negative))
+    return replace(wanted, expr=table)
+
+
+def leak_by_eight_bits(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Codes | None:
+    """XNNPACK's: multipliers of 8 bits below the point."""
+    wanted, codes = emitter.behind, operands[0]
+    assert wanted is not None and isinstance(codes, Codes), "one_tensor() asks"
+    steps = _levels(codes) - int(codes.zero_point)
+    ratio = np.float32(codes.scale) / np.float32(wanted.scale)
+    factors = [
+        int(np.round(np.float32(256) * factor))
+        for factor in (ratio, ratio * np.float32(call.attrs.alpha))
+    ]
+    scaled_steps = (steps * np.where(steps >= 0, *factors) + 128) >> 8
+    known = np.clip(scaled_steps + wanted.zero_point, wanted.spec.qmin, wanted.spec.qmax)
+    return replace(wanted, expr=emitter.look_up(table_of(codes), known.astype(wanted.spec.dtype)))
+
+
+def _levels(codes: Codes) -> Array:
+    return np.arange(codes.spec.qmin, codes.spec.qmax + 1)
+
+
 # Averages -----------------------------------------------------------------------------
 
 
@@ -180,7 +242,7 @@ def mean_by_one_multiplier(
     assert wanted is not None and isinstance(codes, Codes), "one_tensor() asks"
     if not isinstance(total, Accumulator) or total.scale.size != 1:
         return None
-    count = round(float(codes.scale) / float(total.scale))
+    count = _count(codes, total)
     mantissa, shift = (int(part) for part in fixed_point_multiplier(codes.scale / wanted.scale))
     bits = max(0, min(count.bit_length() - 1, 32, 31 + shift))
     total = emitter.add_offset(total)
@@ -198,6 +260,31 @@ def mean_by_one_multiplier(
     return replace(wanted, expr=emitter.emit(call, "_q"))
 
 
+def mean_of_codes(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
+    """TFLite's optimized MEAN over height and width: of the codes themselves, in float32.
+
+    y = round(sum x * (s_x / (n s_y))) + z_y - round(z_x s_x / s_y)
+    """
+    wanted, codes = emitter.behind, operands[0]
+    assert wanted is not None and isinstance(codes, Codes), "one_tensor() asks"
+    axes = [int(axis) for axis in call.attrs.axis or ()]
+    if sorted(axes) != [1, 2] or not call.attrs.keepdims or rank(codes.expr) != 4:
+        return mean_by_one_multiplier(emitter, call, operands)
+    raw = replace(codes, zero_point=np.zeros_like(codes.zero_point))
+    total = realize_mean(emitter, call, [raw])
+    assert isinstance(total, Accumulator), "realize_mean() sums axes of codes with one scale"
+    count, scales = _count(codes, total), (np.float32(codes.scale), np.float32(wanted.scale))
+    moved = round_numpy(np.float32(codes.zero_point) * scales[0] / scales[1], Rounding.HALF_UP)
+    result = replace(wanted, zero_point=wanted.zero_point - int(moved))
+    ratio = np.float64(scales[0] / (np.float32(count) * scales[1]))
+    summed = _codes(emitter, total.expr, ratio, result, RequantizeMode.RUY)
+    return replace(wanted, expr=summed.expr)
+
+
+def _count(codes: Codes, total: Accumulator) -> int:
+    return round(float(codes.scale) / float(total.scale))
+
+
 _GEMMLOWP_SUM = Row(rule=sum_by_three_multipliers, takes=two_tensors)
 _XNNPACK_SUM = Row(rule=sum_by_shift, takes=two_tensors)
 
@@ -208,6 +295,18 @@ ROWS: dict[tuple[Convention, str], Row] = {
         rule=average_of_codes, takes=one_tensor
     ),
     (Convention.DOUBLE_ROUNDING, "relax.mean"): Row(rule=mean_by_one_multiplier, takes=one_tensor),
+    (Convention.DOUBLE_ROUNDING, "relax.multiply"): Row(
+        rule=product_by_one_multiplier, takes=two_tensors
+    ),
+    (Convention.DOUBLE_ROUNDING, "relax.nn.leakyrelu"): Row(
+        rule=leak_by_two_multipliers, takes=one_tensor
+    ),
+    (Convention.DOUBLE_ROUNDING, "relax.image.resize2d"): Row(
+        rule=resize_by_ten_bits, takes=one_tensor
+    ),
+    (Convention.RUY, "relax.mean"): Row(rule=mean_of_codes, takes=one_tensor),
     (Convention.XNNPACK, "relax.add"): _XNNPACK_SUM,
     (Convention.XNNPACK, "relax.subtract"): _XNNPACK_SUM,
+    (Convention.XNNPACK, "relax.nn.leakyrelu"): Row(rule=leak_by_eight_bits, takes=one_tensor),
+    (Convention.XNNPACK, "relax.image.resize2d"): Row(rule=resize_by_eleven_bits, takes=one_tensor),
 }
