@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter, get_tensor_name
 
-from tvm_quant.errors import FrontendError, TvmQuantError
+from tvm_quant.errors import FrontendError, TvmQuantError, UnsupportedError
 from tvm_quant.frontend.base import first_line
 from tvm_quant.frontend.node_names import NodeNames
 from tvm_quant.ir.names import identifier
+
+#: Place of the field builtin_code in the table of an operator code.
+_BUILTIN_CODE = 10
 
 
 class Converter(OperatorConverter):
@@ -38,6 +42,28 @@ class Converter(OperatorConverter):
             for name, value in zip(names, values, strict=True):
                 self.names.claim([value], self._display_name(name))
                 self.exp_tab.set_expr(name, value)
+
+    def get_op_code_str(self, op: Any) -> str:
+        """Name of an operator, also where only the newer of the two fields for its code is set.
+
+        The package tflite reads that field for large codes alone.
+        """
+        table = self.model.OperatorCodes(op.OpcodeIndex())._tab
+        offset = table.Offset(_BUILTIN_CODE)
+        if not offset:
+            return str(super().get_op_code_str(op))
+        place = table.Pos + offset
+        code = int.from_bytes(table.Bytes[place : place + 4], "little", signed=True)
+        older = self.model.OperatorCodes(op.OpcodeIndex()).DeprecatedBuiltinCode()
+        if code <= older or code == tflite.BuiltinOperator.CUSTOM:
+            return str(super().get_op_code_str(op))
+        name = self.builtin_op_code.get(code)
+        if name is None:
+            raise UnsupportedError(
+                f"An operator has the number {code}, which the schema of this version does not "
+                "know. Update the package tflite, or convert the network for an older runtime."
+            )
+        return str(name)
 
     def _convert(self, op: Any, names: list[str]) -> relax.Expr | None:
         code = self.get_op_code_str(op)

@@ -18,6 +18,7 @@ from tvm_quant.frontend.base import Request, first_line
 from tvm_quant.frontend.tflite.converter import Converter
 from tvm_quant.frontend.tflite.kernels import kernel_set
 from tvm_quant.frontend.tflite.quantized import QuantizedConverter, is_quantized
+from tvm_quant.frontend.tflite.verify import verify
 
 
 def import_model(request: Request) -> IRModule:
@@ -46,7 +47,7 @@ def import_model(request: Request) -> IRModule:
             mod = from_tflite(model, shape_dict=shapes or None, op_converter=converter)
         except TvmQuantError:
             raise
-        except tvm.error.OpNotImplemented as error:
+        except (tvm.error.OpNotImplemented, NotImplementedError) as error:
             raise FrontendError(
                 f"The TFLite model cannot be converted: {first_line(error)}. Export the network "
                 "with other operators, or export it to ONNX (tf2onnx)."
@@ -64,10 +65,4 @@ def _read(source: object) -> tflite.Model:
     data = source if isinstance(source, bytes) else Path(str(source)).read_bytes()
     if data[4:8] != b"TFL3":
         raise FrontendError(f"{source!s:.80} is no TFLite model: the identifier TFL3 is missing.")
-    try:
-        model = tflite.Model.GetRootAsModel(data, 0)
-        if model.SubgraphsLength() < 1:
-            raise ValueError("it holds no subgraph")
-    except Exception as error:
-        raise FrontendError(f"The TFLite model is damaged: {first_line(error)}") from error
-    return model
+    return verify(data)

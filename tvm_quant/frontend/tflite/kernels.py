@@ -84,10 +84,7 @@ _ROWS = (
             "TRANSPOSE_CONV": _REFERENCE,
         },
         of_type={
-            "uint8": {
-                **_contractions(Convention.RUY_SHORT, Convention.RUY_SHORT),
-                "TRANSPOSE_CONV": Convention.DOUBLE_ROUNDING_SHORT,
-            },
+            "uint8": _contractions(Convention.RUY_SHORT, Convention.RUY_SHORT),
         },
     ),
     KernelSet(

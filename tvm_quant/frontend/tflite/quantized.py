@@ -158,6 +158,7 @@ class QuantizedConverter(Converter):
         super().__init__(*args, **kwargs)
         self.kernels = kernels
         self.grids = _grids(self.subgraph)
+        self._grid_by_name = _by_name(self.subgraph, self.grids)
         self._clamp: tuple[float, float] | None = None
         self._code = ""
         own = {
@@ -259,17 +260,32 @@ class QuantizedConverter(Converter):
 
     def _enter(self, index: int) -> None:
         grid = self.grids.get(index)
-        if grid is None:
+        if grid is None or not (grid.dtype in CODES or self._is_rescaled(index)):
             return
         codes = self.get_expr(index)
         self._set(index, self._emit(_dequantize(codes, grid), self._name(index)))
+
+    def _is_rescaled(self, index: int) -> bool:
+        """Whether an operator takes the codes of a tensor to another grid."""
+        return any(
+            index in self._tensors(op) and self.get_op_code_str(op) in ("QUANTIZE", "DEQUANTIZE")
+            for op in self._operators()
+        )
 
     def _leave(self, index: int) -> None:
         grid = self.grids.get(index)
         if grid is None or not self.has_expr(index):
             return
+        value = self.get_expr(index)
+        if str(value.ty.dtype) != "float32":
+            return
+        if grid.dtype not in CODES:
+            raise UnsupportedError(
+                f"Result '{self._name(index)}' is quantized to {grid.dtype}; supported are "
+                f"{', '.join(CODES)}. Let the network end before that QUANTIZE."
+            )
         scale, zero_point = constant(grid.scale), constant(grid.zero_point.astype(grid.dtype))
-        codes = R.quantize(self.get_expr(index), scale, zero_point, out_dtype=grid.dtype)
+        codes = R.quantize(value, scale, zero_point, out_dtype=grid.dtype)
         self._set(index, self.bb.emit(self.bb.normalize(codes)))
 
     def _stage(self, op: Any) -> None:
@@ -353,9 +369,10 @@ class QuantizedConverter(Converter):
     def _transpose_conv(self, op: Any) -> relax.Expr:
         """With channels in front, the only layout that TVM lowers."""
         options = self._options(op, tflite.TransposeConvOptions())
-        shape, weight, data, *bias = self.get_input_tensors(op)
+        _, weight, data, *bias = self.get_input_tensors(op)
+        (result_tensor,) = self.get_output_tensors(op)
         strides = (options.StrideH(), options.StrideW())
-        sizes = [int(size) for size in self.get_tensor_value(shape)[1:3]]
+        sizes = [int(size) for size in result_tensor.tensor.ShapeAsNumpy()[1:3]]
         window = [int(size) for size in weight.tensor.ShapeAsNumpy()[1:3]]
         given = [int(size) for size in data.tensor.ShapeAsNumpy()[1:3]]
         same = options.Padding() == tflite.Padding.SAME
@@ -380,10 +397,6 @@ class QuantizedConverter(Converter):
         return self.convert_fused_activation_function(result, options.FusedActivationFunction())
 
     # Helpers ----------------------------------------------------------------------
-
-    @property
-    def _grid_by_name(self) -> dict[str, Grid]:
-        return {get_tensor_name(self.subgraph, index): grid for index, grid in self.grids.items()}
 
     def _operators(self) -> Iterable[Any]:
         return map(self.subgraph.Operators, range(self.subgraph.OperatorsLength()))
@@ -416,6 +429,24 @@ def _grids(subgraph: tflite.SubGraph) -> dict[int, Grid]:
     return {index: grid for index, grid in found.items() if grid is not None}
 
 
+def _by_name(subgraph: tflite.SubGraph, grids: dict[int, Grid]) -> dict[str, Grid]:
+    """The table of expressions goes by names.
+
+    Raises:
+        FrontendError: two quantized tensors have one name.
+    """
+    found: dict[str, Grid] = {}
+    for index, grid in grids.items():
+        name = get_tensor_name(subgraph, index)
+        if name in found:
+            raise FrontendError(
+                f"Two quantized tensors are named '{name}', one of them number {index}; expected "
+                "names of their own. Convert the network again."
+            )
+        found[name] = grid
+    return found
+
+
 def _narrowed(spec: QuantSpec, grid: Grid, clamp: tuple[float, float] | None) -> QuantSpec:
     """The codes that a fused activation leaves."""
     if clamp is None or not np.isfinite(clamp).any():
@@ -430,6 +461,8 @@ def _narrowed(spec: QuantSpec, grid: Grid, clamp: tuple[float, float] | None) ->
 
 def _dequantize(codes: relax.Expr, grid: Grid) -> relax.Call:
     if grid.axis is not None:
-        raise FrontendError("A graph input has scales per channel; expected one scale.")
+        raise UnsupportedError(
+            f"A graph input has {grid.scale.size} scales; expected one. Quantize it per tensor."
+        )
     zero_point = constant(grid.zero_point.astype(grid.dtype))
     return R.dequantize(codes, constant(grid.scale), zero_point)
