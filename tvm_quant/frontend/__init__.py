@@ -1,4 +1,4 @@
-"""Front doors: from a model in any supported format to a float Relax module.
+"""Front doors: from a model in any supported format to a Relax module in float.
 
 >>> sorted(FRONTENDS)
 ['onnx', 'relax', 'tflite', 'torch']
@@ -26,8 +26,12 @@ def load(
     *,
     shapes: Shapes | None = None,
     example_inputs: Sequence[Any] | None = None,
+    rounding: str | None = None,
 ) -> tuple[IRModule, Params]:
-    """Read a float model.
+    """Read a model.
+
+    A network that is quantized already comes as its annotated graph, in float with calibrated
+    quantizers; `tvm_quant.quantize` makes integers of it without calibration.
 
     Args:
         source: a path (`.onnx`, `.tflite`, `.pt2`), the bytes of an ONNX or TFLite file, an
@@ -35,6 +39,9 @@ def load(
             `tvm.IRModule` or a pair (`tvm.IRModule`, params).
         shapes: input shapes that replace the model's, {input name: shape}; ONNX and TFLite only.
         example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`.
+        rounding: whose integers a network that is quantized already is to give. For TFLite
+            "xnnpack" (as the runtime computes by default), "builtin" (its own kernels without
+            delegates) or "reference" (its reference kernels).
 
     Returns:
         (mod, params): `mod["main"]` computes the network in float. Its weights are constants and
@@ -42,15 +49,19 @@ def load(
         attribute `tvm_quant.node_names` of `main` (see `tvm_quant.ir.node_name`).
 
     Raises:
+        ConfigError: a rounding that the format does not have.
         FrontendError: no such file, a format nobody reads, a damaged file, or an operator that
             cannot be converted; the message names the node.
 
     >>> mod, params = load("resnet20.onnx", shapes={"data": (1, 3, 32, 32)})  # doctest: +SKIP
     """
-    request = Request(source=source, shapes=shapes, example_inputs=example_inputs)
+    request = Request(
+        source=source, shapes=shapes, example_inputs=example_inputs, rounding=rounding
+    )
     _check_path(request)
     for frontend in FRONTENDS.values():
         if frontend.accepts(source):
+            frontend.check_rounding(rounding)
             return frontend.load(request)
     raise FrontendError(f"Cannot read {_describe(source)}. Accepted are:\n{_accepted()}")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 from tvm import IRModule
 
-from tvm_quant.errors import FrontendError
+from tvm_quant.errors import ConfigError, FrontendError
 
 Params = dict[str, npt.NDArray[Any]]
 Shapes = Mapping[str, Sequence[int]]
@@ -25,11 +25,14 @@ class Request:
         shapes: input shapes that replace those of the file, {input name: shape}; fixes dimensions
             that the file leaves open.
         example_inputs: arrays or tensors to trace a `torch.nn.Module` with.
+        rounding: whose integers a network that is quantized already is to give, one of
+            `Frontend.roundings`; None is the format's own choice.
     """
 
     source: object
     shapes: Shapes | None = None
     example_inputs: Sequence[Any] | None = None
+    rounding: str | None = None
 
     def path(self) -> Path | None:
         """The source as a path, if it is one."""
@@ -46,12 +49,28 @@ class Frontend:
         accepts: whether a source looks like this format; imports no heavy library.
         load: reads it; returns (module, params): `main` in float with the weights as constants, and
             params only where the user gave them apart from the module.
+        roundings: what `Request.rounding` may be for this format.
     """
 
     name: str
     reads: str
     accepts: Callable[[object], bool]
     load: Callable[[Request], tuple[IRModule, Params]]
+    roundings: tuple[str, ...] = ()
+
+    def check_rounding(self, rounding: str | None) -> None:
+        """Refuse a rounding that this format does not have.
+
+        Raises:
+            ConfigError: saying which it has.
+        """
+        if rounding is None or rounding in self.roundings:
+            return
+        known = ", ".join(self.roundings)
+        expected = f"one of {known}" if known else "none: this format has no choice of kernels"
+        raise ConfigError(
+            f"rounding is '{rounding}'; expected {expected} for the format '{self.name}'."
+        )
 
 
 def has_suffix(source: object, *suffixes: str) -> bool:

@@ -3,7 +3,14 @@
 from tvm_quant.op.contraction import ContractionAxes, contraction_axes, is_depthwise
 from tvm_quant.op.known_range import known_range
 from tvm_quant.op.quantize import quantize
-from tvm_quant.op.requantize import RequantizeMode, is_requantize, requantize, requantize_numpy
+from tvm_quant.op.requantize import (
+    RequantizeMode,
+    fixed_point_multiplier,
+    is_requantize,
+    requantize,
+    requantize_numpy,
+    scaled,
+)
 from tvm_quant.op.rounding import Rounding, round_numpy, round_te
 from tvm_quant.op.simulated_quantize import (
     NO_GROUP,
@@ -47,6 +54,7 @@ __all__ = [
     "calibrated",
     "contraction_axes",
     "convention_of",
+    "fixed_point_multiplier",
     "group_of",
     "is_annotated",
     "is_calibrated",
@@ -65,6 +73,7 @@ __all__ = [
     "round_numpy",
     "round_te",
     "scale_of",
+    "scaled",
     "simulated_quantize",
     "simulated_quantize_numpy",
     "spec_for",

@@ -77,8 +77,23 @@ def requantize(
     Raises:
         CalibrationError: a multiplier is not a positive number.
     """
-    attrs = dict_attrs(mode=mode.value, dtype=dtype, qmin=int(qmin), qmax=int(qmax))
     mantissa, shift = _encode(multiplier, mode)
+    return scaled(data, mantissa, shift, zero_point, dtype=dtype, qmin=qmin, qmax=qmax, mode=mode)
+
+
+def scaled(
+    data: relax.Expr,
+    mantissa: Array,
+    shift: Array,
+    zero_point: npt.ArrayLike,
+    *,
+    dtype: str,
+    qmin: int,
+    qmax: int,
+    mode: RequantizeMode,
+) -> relax.Call:
+    """`requantize` by a multiplier in parts, where another tool does not normalize the mantissa."""
+    attrs = dict_attrs(mode=mode.value, dtype=dtype, qmin=int(qmin), qmax=int(qmax))
     zero = np.asarray(zero_point, "int32")
     operands = [data, constant(mantissa), constant(shift), constant(zero)]
     return relax.Call(REQUANTIZE, operands, attrs)

@@ -39,6 +39,10 @@ class Convention(str, Enum):
     DOUBLE_ROUNDING = "double_rounding"  # gemmlowp, TFLite's reference: Q31, ties away from zero
     RUY = "ruy"  # ruy, TFLite's builtin kernels: Q31, ties up
     HALF_UP = "half_up"  # Q31 in one rounding, ties up
+    DOUBLE_ROUNDING_SHORT = "double_rounding_short"  # the scales' product rounded to float32
+    RUY_SHORT = "ruy_short"  # likewise
+    XNNPACK = "xnnpack"  # as FLOAT32, and sums of two tensors in fixed point
+    INT16 = "int16"  # TFLite's 16-bit data with 8-bit weights: Q15 in one rounding, ties up
 
 
 class Formula(str, Enum):

@@ -16,6 +16,8 @@ Needs every `simulated_quantize` to be calibrated (CalibrateWeights, CalibrateAc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import tvm
 from tvm import IRModule, relax
 
@@ -36,7 +38,7 @@ from tvm_quant.op import (
     spec_of,
     why_no_integers,
 )
-from tvm_quant.transform.integer import RULES
+from tvm_quant.transform.integer import RULES, rule_for
 from tvm_quant.transform.integer.boundary import BOUNDARIES, has_constant_grid
 from tvm_quant.transform.integer.codes import to_codes
 from tvm_quant.transform.integer.emitter import Emitter
@@ -78,16 +80,16 @@ def verify_calibrated(func: relax.Function) -> None:
             )
 
 
-def conventions_behind(func: relax.Function) -> dict[relax.Var, Convention]:
-    """For each variable, the convention of a quantizer that reads it, or what comes from it."""
-    behind: dict[relax.Var, Convention] = {}
+def quantizers_behind(func: relax.Function) -> dict[relax.Var, relax.Call]:
+    """For each variable, a quantizer with a convention that reads it, or what comes from it."""
+    behind: dict[relax.Var, relax.Call] = {}
     for binding in reversed(bindings(func)):
-        known = behind.setdefault(binding.var, Convention.BACKEND)
+        known = behind.get(binding.var)
         if is_simulated(binding.value):
-            known = convention_of(binding.value)
-        for operand in relax.analysis.free_vars(binding.value):
-            if known is not Convention.BACKEND:
-                behind[operand] = known
+            foreign = convention_of(binding.value) is not Convention.BACKEND
+            known = binding.value if foreign else None
+        if known is not None:
+            behind.update(dict.fromkeys(relax.analysis.free_vars(binding.value), known))
     return behind
 
 
@@ -95,8 +97,8 @@ class _Realizer:
     def __init__(self, func: relax.Function, mode: RequantizeMode):
         self.func = func
         self.builder = relax.BlockBuilder()
-        self.conventions = conventions_behind(func)
-        exact = Convention.EXACT in self.conventions.values()
+        self.behind = quantizers_behind(func)
+        exact = Convention.EXACT in {convention_of(call) for call in self.behind.values()}
         self.emitter = Emitter(self.builder, mode, exact)
         self.values: dict[relax.Var, Value] = {}
         self.names: dict[str, str] = {}
@@ -121,11 +123,17 @@ class _Realizer:
         for block in self.func.body.blocks:
             for binding in block.bindings:
                 self.emitter.name = str(binding.var.name)
-                self.emitter.convention = self.conventions[binding.var]
+                self._look_ahead(binding.var)
                 self.emitter.emitted.clear()
                 self.values[binding.var] = self._realize(binding)
                 name = node_name(self.func, binding.var)
                 self.names.update(dict.fromkeys(self.emitter.emitted, name))
+
+    def _look_ahead(self, var: relax.Var) -> None:
+        quantizer = self.behind.get(var)
+        foreign = quantizer is not None
+        self.emitter.convention = convention_of(quantizer) if foreign else Convention.BACKEND
+        self.emitter.behind = _grid_of(quantizer) if foreign else None
 
     def _realize(self, binding: relax.Binding) -> Value:
         if isinstance(binding, relax.MatchCast):
@@ -141,12 +149,15 @@ class _Realizer:
         if boundary is not None and has_constant_grid(value):
             return boundary(self.emitter, value, self._value(value.args[0]))
         role = role_of(value)
-        if role is not None and why_no_integers(value) is None:
+        if role is not None:
             operands = [
                 self._value(operand) for operand in flat_operands(value) if _is_tensor(operand)
             ]
             if any(not isinstance(operand, Float) for operand in operands):
-                realized = RULES[role](self.emitter, value, operands)
+                rule = rule_for(self.emitter.convention, value, operands)
+                if rule is None and why_no_integers(value) is None:
+                    rule = RULES[role]
+                realized = None if rule is None else rule(self.emitter, value, operands)
                 if realized is not None:
                     return realized
         return Float(expr=self.emitter.emit(self._in_float(value)))
@@ -159,12 +170,7 @@ class _Realizer:
             value = self._value(call.args[0])
             return to_codes(self.emitter, value, scale, zero_point, spec, convention_of(call))
         codes = constant(quantize_numpy(known, scale, zero_point, spec))
-        return Codes(
-            expr=codes,
-            scale=scale.astype("float64"),
-            zero_point=zero_point.astype("int64"),
-            spec=spec,
-        )
+        return replace(_grid_of(call), expr=codes)
 
     def _value(self, expr: relax.Expr) -> Value:
         return (
@@ -182,6 +188,16 @@ class _Realizer:
     def _result(self) -> relax.Expr:
         self.emitter.name = "result"
         return self._in_float(self.func.body.body)
+
+
+def _grid_of(quantizer: relax.Call) -> Codes:
+    scale, zero_point = scale_of(quantizer)
+    return Codes(
+        expr=quantizer,
+        scale=scale.astype("float64"),
+        zero_point=zero_point.astype("int64"),
+        spec=spec_of(quantizer),
+    )
 
 
 def _is_tensor(expr: relax.Expr) -> bool:

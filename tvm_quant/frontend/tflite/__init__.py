@@ -1,4 +1,4 @@
-"""Front end for TensorFlow Lite files in float.
+"""Front end for TensorFlow Lite files, in float or quantized already.
 
 The packages tflite and flatbuffers are an optional extra, imported only when such a file is read.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from tvm import IRModule
 
 from tvm_quant.frontend.base import Frontend, Params, Request, has_suffix, missing_extra
+from tvm_quant.frontend.tflite.kernels import KERNEL_SETS
 
 
 def _accepts(source: object) -> bool:
@@ -27,5 +28,9 @@ def _load(request: Request) -> tuple[IRModule, Params]:
 
 
 FRONTEND = Frontend(
-    name="tflite", reads="a float .tflite file or its bytes", accepts=_accepts, load=_load
+    name="tflite",
+    reads="a .tflite file or its bytes",
+    accepts=_accepts,
+    load=_load,
+    roundings=tuple(KERNEL_SETS),
 )

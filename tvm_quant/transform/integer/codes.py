@@ -12,10 +12,10 @@ from tvm_quant.op import Convention, QuantSpec, RequantizeMode, Rounding, quanti
 from tvm_quant.transform.integer.convention import CONVENTIONS
 from tvm_quant.transform.integer.emitter import Emitter, tabulated
 from tvm_quant.transform.integer.exact import exact_codes
-from tvm_quant.transform.integer.value import Array, Codes, Float, Table, Value
+from tvm_quant.transform.integer.value import Array, Codes, Float, Table, Value, table_of
 
 #: Conventions that say the same of codes as the float32 formula of a quantizer does.
-OF_FLOAT32 = (Convention.NEAREST, Convention.EXACT, Convention.FLOAT32)
+OF_FLOAT32 = (Convention.NEAREST, Convention.EXACT, Convention.FLOAT32, Convention.XNNPACK)
 
 
 def to_codes(
@@ -44,19 +44,23 @@ def _codes_expr(
 ) -> relax.Expr:
     if isinstance(value, Float):
         return emitter.quantize(value.expr, wanted)
+    row = CONVENTIONS.get(convention)
+    if row is not None and row.recode is not None and _share_type(value, wanted):
+        assert isinstance(value, Codes), "_share_type() asks"
+        return emitter.look_up(table_of(value), row.recode(value, wanted))
     table = _table_for(value, wanted, convention)
     if table is not None:
         codes = quantize_numpy(table.values, wanted.scale, wanted.zero_point, wanted.spec)
         return emitter.look_up(table, codes)
     acc = emitter.to_accumulator(value)
+    if row is not None:
+        acc = emitter.add_offset(acc)
+        return emitter.scale_to(acc, wanted, row.multiplier(acc.scale, wanted.scale), row.mode)
     if convention is Convention.EXACT or wanted.spec.rounding is not Rounding.HALF_EVEN:
         return exact_codes(emitter, acc, wanted)
     if convention is Convention.NEAREST:
         acc = emitter.absorb(acc)
     acc = emitter.add_offset(acc)
-    row = CONVENTIONS.get(convention)
-    if row is not None:
-        return emitter.scale_to(acc, wanted, row.multiplier(acc.scale, wanted.scale), row.mode)
     multiplier = acc.scale / wanted.scale
     return emitter.scale_to(acc, wanted, multiplier, _mode(emitter.mode, multiplier))
 
@@ -68,6 +72,13 @@ def _table_for(value: Value, wanted: Codes, convention: Convention) -> Table | N
     if convention in OF_FLOAT32:
         return tabulated(value)
     return value if isinstance(value, Table) and value.clamp is None else None
+
+
+def _share_type(value: Value, wanted: Codes) -> bool:
+    """Whether these are the codes of one tensor, of 8 bits, to be brought to another grid."""
+    if not isinstance(value, Codes) or value.spec.dtype != wanted.spec.dtype:
+        return False
+    return wanted.spec.bits == 8 and value.scale.size == wanted.scale.size == 1
 
 
 def _mode(mode: RequantizeMode, multiplier: Array) -> RequantizeMode:

@@ -45,6 +45,9 @@ ROOM = {"int32": 30, "int64": 61}
 #: The longest shift of an int64: of a sum below 2**62 it leaves nothing but the sign.
 INT64_BITS = 62
 
+#: Wider codes, such as those of biases, have no table.
+TABLE_BITS = 16
+
 #: From so many codes on, 32 bits leave too few for the factor that brings them to another scale.
 MANY_CODES = 2**11
 
@@ -59,6 +62,7 @@ class Emitter:
 
     Attributes:
         convention: of the next quantizer behind the call that is being realized.
+        behind: the grid of that quantizer, where it has a convention.
     """
 
     def __init__(self, builder: relax.BlockBuilder, mode: RequantizeMode, exact: bool = False):
@@ -66,6 +70,7 @@ class Emitter:
         self.mode = mode
         self.exact = exact
         self.convention = Convention.BACKEND
+        self.behind: Codes | None = None
         self.name = "value"
         self.emitted: list[str] = []
         self._floats: dict[relax.Expr, relax.Expr] = {}
@@ -357,7 +362,7 @@ def tabulated(value: Value) -> Table | None:
     """`value` as a table of codes with one scale, or None."""
     if isinstance(value, Table):
         return value
-    if isinstance(value, Codes) and value.scale.size == 1:
+    if isinstance(value, Codes) and value.scale.size == 1 and value.spec.bits <= TABLE_BITS:
         return table_of(value)
     return None
 

@@ -11,7 +11,8 @@ from tvm import relax
 from tvm_quant.ir import constant, constant_value, op_name
 from tvm_quant.op import spec_for
 from tvm_quant.transform.canonicalize.constants import FUNCTIONS
-from tvm_quant.transform.integer.emitter import Emitter
+from tvm_quant.transform.channel_vector import with_rank
+from tvm_quant.transform.integer.emitter import Emitter, rank
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Value
 
 
@@ -22,6 +23,8 @@ def realize_move(emitter: Emitter, call: relax.Call, operands: list[Value]) -> V
         return _move_constant(call, value)
     if isinstance(value, Accumulator) and _is_per_channel(value) and _keeps_channels(call):
         return replace(value, expr=emitter.emit(_same_call(call, value.expr, 0.0)))
+    if isinstance(value, Accumulator) and op_name(call) == "relax.permute_dims":
+        return _permute(emitter, call, value)
     if isinstance(value, Accumulator) and value.scale.size == 1:
         value = emitter.apply_clamp(value)
         bare = replace(value, scale=value.scale.reshape(()), bound=value.bound.max())
@@ -46,6 +49,20 @@ def realize_join(emitter: Emitter, call: relax.Call, operands: list[Value]) -> V
 def _keeps_channels(call: relax.Call) -> bool:
     spec = spec_for(call)
     return spec is not None and spec.keeps_channels
+
+
+def _permute(emitter: Emitter, call: relax.Call, acc: Accumulator) -> Accumulator:
+    """The axes of what is pending go with those of the tensor."""
+    ndim = rank(acc.expr)
+    axes = [int(axis) for axis in call.attrs.axes or reversed(range(ndim))]
+    names = ("scale", "bound", "offset", "fraction", "low", "high", "residue")
+    arrays = {name: getattr(acc, name) for name in names}
+    moved = {
+        name: with_rank(array, ndim).transpose(axes) if array.ndim else array
+        for name, array in arrays.items()
+    }
+    expr = emitter.emit(relax.Call(call.op, [acc.expr], call.attrs, call.ty_args))
+    return replace(acc, expr=expr, **moved)
 
 
 def _is_per_channel(acc: Accumulator) -> bool:

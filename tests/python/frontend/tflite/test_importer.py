@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from onnx_models import assert_close, operators, results
-from tvm_quant.errors import FrontendError, UnsupportedError
+from tvm_quant.errors import FrontendError
 from tvm_quant.frontend import load
 from tvm_quant.ir import bindings, io_signature, node_name, op_name
 
@@ -30,11 +30,6 @@ def test_results_are_named_after_their_tensors_and_bytes_are_read(shared):
     }
     assert names == {"sequential/conv2d/Relu"}
     assert params == {}
-
-
-def test_a_quantized_file_is_refused_with_a_tensor_that_shows_it(shared):
-    with pytest.raises(UnsupportedError, match=r"quantized already .tensor '.*' has a scale"):
-        load(shared / "models/mlperf_tiny/ic_resnet8_int8.tflite")
 
 
 def test_a_damaged_file_is_refused(tmp_path):
