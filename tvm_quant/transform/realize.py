@@ -30,6 +30,7 @@ from tvm_quant.op import (
     convention_of,
     is_calibrated,
     is_simulated,
+    is_threshold,
     quantize_numpy,
     role_of,
     scale_of,
@@ -39,6 +40,7 @@ from tvm_quant.op import (
 from tvm_quant.transform.integer import RULES
 from tvm_quant.transform.integer.boundary import BOUNDARIES, has_constant_grid
 from tvm_quant.transform.integer.codes import to_codes
+from tvm_quant.transform.integer.compare import realize_threshold
 from tvm_quant.transform.integer.emitter import Emitter
 from tvm_quant.transform.integer.value import Codes, Float, Value
 
@@ -85,6 +87,8 @@ def conventions_behind(func: relax.Function) -> dict[relax.Var, Convention]:
         known = behind.setdefault(binding.var, Convention.BACKEND)
         if is_simulated(binding.value):
             known = convention_of(binding.value)
+        elif is_threshold(binding.value):
+            known = Convention.EXACT
         for operand in relax.analysis.free_vars(binding.value):
             if known is not Convention.BACKEND:
                 behind[operand] = known
@@ -121,7 +125,7 @@ class _Realizer:
         for block in self.func.body.blocks:
             for binding in block.bindings:
                 self.emitter.name = str(binding.var.name)
-                self.emitter.convention = self.conventions[binding.var]
+                self.emitter.convention = self.conventions.get(binding.var, Convention.BACKEND)
                 self.emitter.emitted.clear()
                 self.values[binding.var] = self._realize(binding)
                 name = node_name(self.func, binding.var)
@@ -140,6 +144,10 @@ class _Realizer:
         boundary = BOUNDARIES.get(str(op_name(value)))
         if boundary is not None and has_constant_grid(value):
             return boundary(self.emitter, value, self._value(value.args[0]))
+        if is_threshold(value):
+            compared = realize_threshold(self.emitter, value, self._value(value.args[0]))
+            if compared is not None:
+                return compared
         role = role_of(value)
         if role is not None and why_no_integers(value) is None:
             operands = [

@@ -5,7 +5,7 @@ from plain_tvm import build, run_one
 from tvm_quant.op import Formula, QuantSpec, Rounding, quantize, quantize_numpy, round_numpy
 
 VALUES = [5.5, 2.5, 1.6, 1.1, 0.5, -0.5, -1.1, -1.6, -2.5, -5.5]
-#: The table of java.math.RoundingMode, whose names QONNX uses.
+#: The table of java.math.RoundingMode, whose names QONNX uses; half_ceil is floor(x + 1/2).
 TABLE = {
     Rounding.HALF_EVEN: [6, 2, 2, 1, 0, 0, -1, -2, -2, -6],
     Rounding.CEIL: [6, 3, 2, 2, 1, 0, -1, -1, -2, -5],
@@ -14,6 +14,7 @@ TABLE = {
     Rounding.DOWN: [5, 2, 1, 1, 0, 0, -1, -1, -2, -5],
     Rounding.HALF_UP: [6, 3, 2, 1, 1, -1, -1, -2, -3, -6],
     Rounding.HALF_DOWN: [5, 2, 2, 1, 0, 0, -1, -2, -2, -5],
+    Rounding.HALF_CEIL: [6, 3, 2, 1, 1, 0, -1, -2, -2, -5],
     Rounding.SIGN: [1, 1, 1, 1, 1, -1, -1, -1, -1, -1],
 }
 
@@ -43,7 +44,7 @@ def test_the_zero_point_is_rounded_with_the_value_in_qonnx_alone():
 
 def test_a_reciprocal_is_another_number_than_a_quotient():
     scale = np.float32(0.3)
-    x = (np.arange(1, 200) - np.float32(0.5)) * scale
+    x = (np.arange(1, 200, dtype="float32") - np.float32(0.5)) * scale
     divided = quantize_numpy(x, scale, 0, QuantSpec(bits=16))
     multiplied = quantize_numpy(x, scale, 0, QuantSpec(bits=16, formula=Formula.RECIPROCAL))
     assert (divided != multiplied).any()

@@ -9,10 +9,19 @@ from tvm import relax
 
 from tvm_quant.ir import constant
 from tvm_quant.op import Convention, QuantSpec, RequantizeMode, Rounding, quantize_numpy
+from tvm_quant.op.spec import MAX_BITS
 from tvm_quant.transform.integer.convention import CONVENTIONS
 from tvm_quant.transform.integer.emitter import Emitter, tabulated
 from tvm_quant.transform.integer.exact import exact_codes
-from tvm_quant.transform.integer.value import Array, Codes, Float, Table, Value
+from tvm_quant.transform.integer.value import (
+    INT32_LIMIT,
+    Accumulator,
+    Array,
+    Codes,
+    Float,
+    Table,
+    Value,
+)
 
 #: Conventions that say the same of codes as the float32 formula of a quantizer does.
 OF_FLOAT32 = (Convention.EXACT, Convention.FLOAT32)
@@ -49,6 +58,8 @@ def _codes_expr(
         codes = quantize_numpy(table.values, wanted.scale, wanted.zero_point, wanted.spec)
         return emitter.look_up(table, codes)
     acc = emitter.to_accumulator(value)
+    if _is_plain_sum(acc, wanted):
+        return emitter.add_offset(acc).expr
     if convention is Convention.EXACT or wanted.spec.rounding is not Rounding.HALF_EVEN:
         return exact_codes(emitter, acc, wanted)
     acc = emitter.add_offset(acc)
@@ -57,6 +68,18 @@ def _codes_expr(
         return emitter.scale_to(acc, wanted, row.multiplier(acc.scale, wanted.scale), row.mode)
     multiplier = acc.scale / wanted.scale
     return emitter.scale_to(acc, wanted, multiplier, _mode(emitter.mode, multiplier))
+
+
+def _is_plain_sum(acc: Accumulator, wanted: Codes) -> bool:
+    """Whether a network wants the sums as they are, in 32 bits: no float32 tells them apart."""
+    return (
+        wanted.spec.bits == MAX_BITS
+        and wanted.spec.signed
+        and acc.dtype == wanted.spec.dtype
+        and bool(np.array_equal(acc.scale, wanted.scale))
+        and not (acc.is_clamped or acc.residue.any() or wanted.zero_point.any())
+        and float(np.max(acc.bound)) <= INT32_LIMIT
+    )
 
 
 def _table_for(value: Value, wanted: Codes, convention: Convention) -> Table | None:

@@ -19,6 +19,7 @@ from tvm_quant.op import (
     quantize_numpy,
     requantize,
 )
+from tvm_quant.op.simulated_quantize import float32_bounds
 from tvm_quant.transform.integer.value import (
     INT32_LIMIT,
     INT64_LIMIT,
@@ -44,6 +45,9 @@ ROOM = {"int32": 30, "int64": 61}
 
 #: The longest shift of an int64: of a sum below 2**62 it leaves nothing but the sign.
 INT64_BITS = 62
+
+#: Tensors with more codes have no tables.
+LARGEST_TABLE = 1 << 16
 
 #: From so many codes on, 32 bits leave too few for the factor that brings them to another scale.
 MANY_CODES = 2**11
@@ -123,7 +127,7 @@ class Emitter:
         steps = R.round(R.divide(data, constant(wanted.scale.astype("float32"))))
         if wanted.zero_point.any():
             steps = R.add(steps, constant(wanted.zero_point.astype("float32")))
-        return R.astype(R.clip(steps, float(spec.qmin), float(spec.qmax)), spec.dtype)
+        return R.astype(R.clip(steps, *float32_bounds(spec)), spec.dtype)
 
     def scale_to(
         self, acc: Accumulator, wanted: Codes, multiplier: Array, mode: RequantizeMode
@@ -338,9 +342,9 @@ def tabulated(value: Value) -> Table | None:
     """`value` as a table of codes with one scale, or None."""
     if isinstance(value, Table):
         return value
-    if isinstance(value, Codes) and value.scale.size == 1:
-        return table_of(value)
-    return None
+    if not isinstance(value, Codes) or value.scale.size != 1:
+        return None
+    return table_of(value) if value.spec.levels <= LARGEST_TABLE else None
 
 
 def rank(expr: relax.Expr) -> int:
