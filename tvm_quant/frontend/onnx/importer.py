@@ -16,6 +16,7 @@ from tvm_quant.frontend.base import first_line
 from tvm_quant.frontend.node_names import NodeNames
 from tvm_quant.frontend.onnx.converters import CONVERTERS, MOVES, Node
 from tvm_quant.frontend.onnx.converters.quantized.codes import moved
+from tvm_quant.frontend.onnx.converters.quantized.quant import QuantizerAttributeWarning
 from tvm_quant.frontend.onnx.domains import family_of
 from tvm_quant.frontend.onnx.folding import fold_node, widened
 from tvm_quant.frontend.onnx.model import (
@@ -55,6 +56,7 @@ def import_model(model: ModelProto) -> IRModule:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.simplefilter("default", QuantizerAttributeWarning)
         importer = _Importer(versions_of(model))
         mod = importer.from_onnx(model.graph, opset_of(model))
     mod = importer.names.attach(mod)
@@ -73,6 +75,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         super().__init__(shape_dict={}, dtype_dict={}, sanitize=False)
         self._nodes: dict[str, relax.Expr] = {}
         self._bits: dict[str, int] = {}
+        self._sums: dict[relax.Expr, relax.Expr] = {}
         self._versions = versions
         self.reasons: dict[str, str] = {}
         self.names = NodeNames(self.bb.lookup_binding)
@@ -155,6 +158,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             bits=tuple(self._bits.get(name) for name in node.input),
             names=tuple(node.input),
             reasons=self.reasons,
+            sums=self._sums,
         )
 
     def _carry_bits(self, node: NodeProto) -> None:

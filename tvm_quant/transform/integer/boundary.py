@@ -1,4 +1,4 @@
-"""Where integers enter and leave a network: dequantize and quantize of Relax itself.
+"""Where integers enter and leave a network: dequantize, quantize and casts of Relax itself.
 
 A network that was quantized elsewhere may take and return codes, and keeps biases of 32 bits, which
 no float32 holds. There stand `R.dequantize` and `R.quantize` instead of a simulated quantizer.
@@ -14,9 +14,9 @@ from tvm import relax
 from tvm_quant.ir import constant_value, op_name
 from tvm_quant.op import QuantSpec
 from tvm_quant.transform.channel_vector import along
-from tvm_quant.transform.integer.codes import to_codes
+from tvm_quant.transform.integer.codes import is_plain_sum, to_codes
 from tvm_quant.transform.integer.emitter import Emitter, rank
-from tvm_quant.transform.integer.value import Array, Codes, Float, Value
+from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Float, Value
 
 _BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)}
 
@@ -46,6 +46,17 @@ def leave(emitter: Emitter, call: relax.Call, value: Value) -> Value:
     return Float(expr=to_codes(emitter, value, scale, zero_point, spec).expr)
 
 
+def whole(emitter: Emitter, call: relax.Call, value: Value) -> Value:
+    """Cast to int32: sums of whole numbers as they are, which may be too large for a float32."""
+    wanted = Codes(
+        expr=call, scale=np.ones(()), zero_point=np.zeros((), "int64"), spec=QuantSpec(bits=32)
+    )
+    if isinstance(value, Accumulator) and is_plain_sum(value, wanted):
+        return Float(expr=emitter.add_offset(value).expr)
+    data = emitter.to_float(value)
+    return Float(expr=emitter.emit(relax.op.astype(data, str(call.ty.dtype))))
+
+
 def _grid(call: relax.Call) -> tuple[Array, Array]:
     arrays = [constant_value(arg) for arg in call.args[1:]]
     dimensions, axis = rank(call), int(call.attrs.axis)
@@ -63,6 +74,7 @@ def _spec(dtype: str, zero_point: Array) -> QuantSpec:
 
 
 BOUNDARIES: dict[str, Callable[[Emitter, relax.Call, Value], Value]] = {
+    "relax.astype": whole,
     "relax.dequantize": enter,
     "relax.quantize": leave,
 }

@@ -58,7 +58,7 @@ def _codes_expr(
         codes = quantize_numpy(table.values, wanted.scale, wanted.zero_point, wanted.spec)
         return emitter.look_up(table, codes)
     acc = emitter.to_accumulator(value)
-    if _is_plain_sum(acc, wanted):
+    if is_plain_sum(acc, wanted):
         return emitter.add_offset(acc).expr
     if convention is Convention.EXACT or wanted.spec.rounding is not Rounding.HALF_EVEN:
         return exact_codes(emitter, acc, wanted)
@@ -70,7 +70,7 @@ def _codes_expr(
     return emitter.scale_to(acc, wanted, multiplier, _mode(emitter.mode, multiplier))
 
 
-def _is_plain_sum(acc: Accumulator, wanted: Codes) -> bool:
+def is_plain_sum(acc: Accumulator, wanted: Codes) -> bool:
     """Whether a network wants the sums as they are, in 32 bits: no float32 tells them apart."""
     return (
         wanted.spec.bits == MAX_BITS

@@ -20,6 +20,7 @@ class Node:
         version: of the operator set of the node's own domain.
         bits: width of the integers of each operand, where it is less than the type that holds them.
         names: of the operands, for messages.
+        sums: for each tensor of summed integers, the same in float.
         reasons: what to tell the user about calls that stay in float, by node name.
     """
 
@@ -33,6 +34,7 @@ class Node:
     bits: tuple[int | None, ...] = ()
     names: tuple[str, ...] = ()
     reasons: dict[str, str] = field(default_factory=dict)
+    sums: dict[relax.Expr, relax.Expr] = field(default_factory=dict)
 
     @property
     def data(self) -> relax.Expr:

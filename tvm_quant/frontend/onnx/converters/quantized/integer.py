@@ -15,8 +15,6 @@ from tvm import relax
 from tvm_quant.frontend.onnx.converters import conv
 from tvm_quant.frontend.onnx.converters.node import Node
 from tvm_quant.frontend.onnx.converters.quantized.codes import (
-    as_codes,
-    coded,
     from_codes,
     grid_of,
     integer_spec,
@@ -28,32 +26,27 @@ from tvm_quant.op import QuantSpec
 
 R = relax.op
 
-_SUMS = Grid(
-    scale=np.ones((), "float32"), zero_point=np.zeros((), "int64"), spec=integer_spec("int32")
-)
+_UNIT = {"scale": np.ones((), "float32"), "zero_point": np.zeros((), "int64")}
 
 
 def matmul_integer(node: Node) -> relax.Expr:
     """Inputs: a, b, zero point of a, zero point of b."""
     left, right = _integers(node, 0, 2, axis=-2), _integers(node, 1, 3, axis=-1)
-    return as_codes(node, node.emit(R.matmul(left, right)), _SUMS)
+    return _sums(node, R.matmul(left, right))
 
 
 def conv_integer(node: Node) -> relax.Expr:
     """Inputs: x, w, zero point of x, zero point of w."""
     data, weight = _integers(node, 0, 2, axis=1), _integers(node, 1, 3, axis=0)
     result = conv.conv(replace(node, inputs=[data, weight]))
-    return as_codes(node, node.emit(result), _SUMS)
+    return _sums(node, result)
 
 
 def cast(node: Node) -> relax.Expr | None:
     """Sums of integers to float are what they were made of; other casts are TVM's."""
     if int(node.attributes.get("to", 0)) != TensorProto.FLOAT:
         return None
-    origin = coded(node, node.data)
-    if origin is None or not origin.grid.same_values(_SUMS):
-        return None
-    return origin.real
+    return node.sums.get(node.data)
 
 
 def dynamic_quantize_linear(node: Node) -> relax.Expr:
@@ -64,13 +57,23 @@ def dynamic_quantize_linear(node: Node) -> relax.Expr:
     data, zero = node.data, constant(np.float32(0))
     high = node.emit(R.maximum(R.max(data), zero))
     low = node.emit(R.minimum(R.min(data), zero))
-    scale = node.emit(R.divide(R.subtract(high, low), constant(np.float32(255))))
+    # `Prepare` makes a product of a division by a constant, which in 64 bits rounds as this does.
+    extent = R.astype(R.subtract(high, low), "float64")
+    scale = node.emit(R.astype(R.divide(extent, constant(np.float64(255))), "float32"))
     flat = R.equal(scale, zero)
     scale = node.emit(R.where(flat, constant(np.float32(1)), scale))
     start = R.clip(R.round(R.divide(R.negative(low), scale)), 0.0, 255.0)
     start = node.emit(start)
     codes = R.clip(R.add(R.round(R.divide(data, scale)), start), 0.0, 255.0)
     return relax.Tuple([R.astype(codes, "uint8"), scale, R.astype(start, "uint8")])
+
+
+def _sums(node: Node, real: relax.Expr) -> relax.Var:
+    """Whole numbers as integers of 32 bits."""
+    real = node.emit(real)
+    sums = node.emit(R.astype(real, "int32"))
+    node.sums[sums] = real
+    return sums
 
 
 def _integers(node: Node, index: int, zero_point: int, *, axis: int) -> relax.Expr:
@@ -80,7 +83,7 @@ def _integers(node: Node, index: int, zero_point: int, *, axis: int) -> relax.Ex
     if node.is_computed(zero_point):
         shift = R.astype(node.required(zero_point), "float32")
         steps = node.emit(R.subtract(R.astype(codes, "float32"), shift))
-        return place(node, steps, replace(_SUMS, spec=_differences(spec)))
+        return place(node, steps, Grid(**_UNIT, spec=_differences(spec)))
     grid = _unit_grid(node, codes, zero_point, axis, spec)
     known = constant_value(codes)
     if known is not None:
