@@ -54,14 +54,14 @@ class Quant(OpRun):
 
     def _run(self, x, scale, zero, bits, signed=None, narrow=None, rounding_mode=None):
         codes = quant_codes(x, scale, zero, bits.item(), signed, narrow, rounding_mode or "ROUND")
-        return (((codes - zero) * scale).astype("float32"),)
+        return (((codes - zero) * scale).astype(x.dtype),)
 
 
 class BipolarQuant(OpRun):
     op_domain = DOMAIN
 
     def _run(self, x, scale):
-        return ((np.where(x >= 0, 1, -1) * scale).astype("float32"),)
+        return ((np.where(x >= 0, 1, -1) * scale).astype(x.dtype),)
 
 
 class Trunc1(OpRun):
@@ -69,7 +69,7 @@ class Trunc1(OpRun):
 
     def _run(self, x, scale, zero, before, after, rounding_mode=None, **_):
         y = np.round(x / scale + zero) / 2 ** (before - after)
-        return (((rounded(y, rounding_mode or "FLOOR") - zero) * scale).astype("float32"),)
+        return (((rounded(y, rounding_mode or "FLOOR") - zero) * scale).astype(x.dtype),)
 
 
 class Trunc2(OpRun):
@@ -78,7 +78,7 @@ class Trunc2(OpRun):
     def _run(self, x, scale, zero, _before, out, after, signed=1, narrow=0, rounding_mode=None):
         t = 2 ** np.round(np.log2(out / scale))
         y = np.clip(np.round(x / scale + zero) / t, *bounds(after.item(), signed, narrow))
-        return (((rounded(y, rounding_mode or "FLOOR") - zero / t) * out).astype("float32"),)
+        return (((rounded(y, rounding_mode or "FLOOR") - zero / t) * out).astype(x.dtype),)
 
 
 class FloatQuant(OpRun):
@@ -93,7 +93,7 @@ class FloatQuant(OpRun):
         beyond = np.inf if has_inf else np.nan
         if not saturation and (has_inf or has_nan):
             y = np.where(np.abs(y) > limit, np.sign(y) * beyond, y)
-        return (((np.clip(y, -limit, limit) if saturation else y) * scale).astype("float32"),)
+        return (((np.clip(y, -limit, limit) if saturation else y) * scale).astype(x.dtype),)
 
 
 class BatchNormalization(OpRun):
@@ -113,7 +113,7 @@ class MultiThreshold(OpRun):
     def _run(self, x, thresholds, out_scale=None, out_bias=None, **_):
         rows = thresholds.reshape(1, -1, *[1] * (x.ndim - 2), thresholds.shape[1])
         count = (x[..., None] >= rows).sum(-1)
-        return ((count * (out_scale or 1.0) + (out_bias or 0.0)).astype("float32"),)
+        return ((count * (out_scale or 1.0) + (out_bias or 0.0)).astype(x.dtype),)
 
 
 class RequantShift(OpRun):
@@ -124,7 +124,7 @@ class RequantShift(OpRun):
         div, levels, signed = (int(np.ravel(a)[0]) for a in (div, n_levels_out, signed))
         low = -(levels // 2) if signed else 0
         y = (x * mul + add + div // 2) // div
-        return (np.clip(y, low, low + levels - 1).astype("float32"),)
+        return (np.clip(y, low, low + levels - 1).astype(x.dtype),)
 
 
 def _by_standard(operator):
@@ -222,6 +222,19 @@ def _complete(node) -> None:
 def oracle_results(model: ModelProto, feeds) -> list[np.ndarray]:
     """The outputs of a model."""
     return ReferenceEvaluator(mended(model), new_ops=list(OPERATORS)).run(None, dict(feeds))
+
+
+def in_float64(model: ModelProto) -> ModelProto:
+    """The model with all its parameters in float64: where real values lie beside boundaries."""
+    result = ModelProto()
+    result.CopyFrom(model)
+    tensors = list(result.graph.initializer)
+    tensors += [n.attribute[0].t for n in result.graph.node if n.op_type == "Constant"]
+    for tensor in tensors:
+        if tensor.data_type == TensorProto.FLOAT:
+            wide = numpy_helper.to_array(tensor).astype("float64")
+            tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+    return result
 
 
 def with_outputs(model: ModelProto, names) -> ModelProto:

@@ -85,10 +85,15 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
 
     def _parse_array(self, tensor_proto: TensorProto) -> tvm.runtime.Tensor:
         bits = _SMALL_INTEGERS.get(tensor_proto.data_type)
-        if bits is None:
-            return super()._parse_array(tensor_proto)
-        self._bits[tensor_proto.name] = bits
-        return tvm.runtime.tensor(widened(numpy_helper.to_array(tensor_proto)))
+        if bits is not None:
+            self._bits[tensor_proto.name] = bits
+        try:
+            return tvm.runtime.tensor(widened(numpy_helper.to_array(tensor_proto)))
+        except Exception as error:
+            raise FrontendError(
+                f"Weight '{tensor_proto.name}' of shape {tuple(tensor_proto.dims)} cannot be read: "
+                f"{first_line(error)}. The model is damaged, or the type has no form in TVM."
+            ) from error
 
     def _construct_nodes(self, graph: GraphProto) -> None:
         self._convert_nodes(graph.node)

@@ -32,8 +32,13 @@ def realize_move(emitter: Emitter, call: relax.Call, operands: list[Value]) -> V
         return _move_constant(call, value)
     if isinstance(value, Accumulator) and _moves_channels(call, value, emitter.exact):
         return replace(value, expr=emitter.emit(_same_call(call, value.expr, 0.0)))
-    if isinstance(value, Codes | Accumulator) and _has_scales(value, emitter.exact):
-        return _move_with_scales(emitter, call, value)
+    if emitter.exact and isinstance(value, Accumulator):
+        value = _with_one_bound(emitter.add_offset(value))
+    if emitter.exact and isinstance(value, Codes | Accumulator):
+        if any(np.size(getattr(value, name)) > 1 for name in _FIELDS[type(value)]):
+            return _move_with_scales(emitter, call, value)
+        if isinstance(value, Accumulator):
+            return replace(value, expr=emitter.emit(_same_call(call, value.expr, 0.0)))
     if isinstance(value, Accumulator) and value.scale.size == 1:
         value = emitter.apply_clamp(value)
         bare = replace(
@@ -61,13 +66,11 @@ def realize_join(emitter: Emitter, call: relax.Call, operands: list[Value]) -> V
     return replace(first, expr=emitter.emit(joined))
 
 
-def _has_scales(value: Codes | Accumulator, exact: bool) -> bool:
-    """Whether what belongs to the elements has to move with them.
-
-    Where codes need not be exact, constants are applied beforehand, and what has a scale for each
-    channel is moved in float.
-    """
-    return exact and any(np.size(getattr(value, name)) > 1 for name in _FIELDS[type(value)])
+def _with_one_bound(acc: Accumulator) -> Accumulator:
+    """An accumulator without an offset, bounded by the largest of its elements' bounds."""
+    fraction = acc.fraction if acc.fraction.any() else np.zeros((), "int64")
+    bound = np.asarray(acc.bound.max())
+    return replace(acc, bound=bound, offset=np.zeros((), "int64"), fraction=fraction)
 
 
 def _move_with_scales(
