@@ -13,6 +13,7 @@ from tvm_quant.op.requantize import (
 )
 from tvm_quant.op.rounding import Rounding, round_numpy, round_te
 from tvm_quant.op.simulated_quantize import (
+    ANNOTATED,
     NO_GROUP,
     calibrated,
     convention_of,
@@ -40,6 +41,7 @@ from tvm_quant.op.table import (
 from tvm_quant.op.threshold import is_threshold, threshold, threshold_numpy
 
 __all__ = [
+    "ANNOTATED",
     "NO_GROUP",
     "OP_SPECS",
     "ContractionAxes",

@@ -17,13 +17,14 @@ Array = npt.NDArray[Any]
 class Rounding(str, Enum):
     """What to do with a fraction.
 
-    The names are those of QONNX and of java.math.RoundingMode: `up` and `down` are away from zero
-    and toward zero.
+    The names are those of QONNX and of java.math.RoundingMode, which know no `half_ceil`: `up` and
+    `down` are away from zero and toward zero.
     """
 
     HALF_EVEN = "half_even"  # to nearest, ties to even
     HALF_UP = "half_up"  # to nearest, ties away from zero
     HALF_DOWN = "half_down"  # to nearest, ties toward zero
+    HALF_CEIL = "half_ceil"  # to nearest, ties toward +infinity: adding half and shifting right
     UP = "up"  # away from zero
     DOWN = "down"  # toward zero
     CEIL = "ceil"
@@ -67,8 +68,15 @@ def _from_zero_te(
     return whole + tirx.Select(reaches(te.abs(value - whole)), step, zero)
 
 
+def _half_ceil_numpy(values: Array) -> Array:
+    whole = np.floor(values)
+    with np.errstate(invalid="ignore"):  # infinity has no fraction
+        return np.asarray(whole + (values - whole >= 0.5))
+
+
 _HALF = te.const(0.5, "float32")
 _ZERO = te.const(0.0, "float32")
+_ONE = te.const(1.0, "float32")
 
 _ROWS: dict[Rounding, _Row] = {
     Rounding.HALF_EVEN: _Row(numpy=np.round, te=te.round),
@@ -79,6 +87,10 @@ _ROWS: dict[Rounding, _Row] = {
     Rounding.HALF_DOWN: _Row(
         numpy=lambda x: _from_zero_numpy(x, lambda fraction: fraction > 0.5),
         te=lambda x: _from_zero_te(x, lambda fraction: fraction > _HALF),
+    ),
+    Rounding.HALF_CEIL: _Row(
+        numpy=_half_ceil_numpy,
+        te=lambda x: te.floor(x) + tirx.Select(x - te.floor(x) >= _HALF, _ONE, _ZERO),
     ),
     Rounding.UP: _Row(
         numpy=lambda x: _from_zero_numpy(x, lambda fraction: fraction > 0),

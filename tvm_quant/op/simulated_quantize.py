@@ -29,6 +29,9 @@ Array = npt.NDArray[Any]
 
 NO_GROUP = -1
 
+#: Attribute of a `main` that another tool quantized, whatever is left of its quantizers.
+ANNOTATED = "tvm_quant.annotated"
+
 #: Bits of the fraction of a float32.
 FLOAT32_BITS = 24
 
@@ -113,7 +116,9 @@ def is_simulated(expr: relax.Expr) -> TypeGuard[relax.Call]:
 
 
 def is_annotated(mod: IRModule) -> bool:
-    """Whether `main` has a quantizer."""
+    """Whether `main` has a quantizer, or says that it needs none."""
+    if (main_function(mod).attrs or {}).get(ANNOTATED):
+        return True
     return any(is_simulated(binding.value) for binding in bindings(main_function(mod)))
 
 
@@ -206,8 +211,20 @@ def codes_te(
         code = round_te(data / scale + zero, spec.rounding)
     else:
         code = round_te(data / scale, spec.rounding) + zero
-    low, high = (te.const(end, "float32") for end in (spec.qmin, spec.qmax))
+    low, high = (te.const(end, "float32") for end in float32_bounds(spec))
     return te.max(te.min(code, high), low)
+
+
+def float32_bounds(spec: QuantSpec) -> tuple[float, float]:
+    """The smallest and the largest code that a float32 holds.
+
+    >>> float32_bounds(QuantSpec(bits=32))
+    (-2147483648.0, 2147483520.0)
+    """
+    high = np.float32(spec.qmax)
+    if float(high) > spec.qmax:
+        high = np.nextafter(high, np.float32(0))
+    return float(spec.qmin), float(high)
 
 
 def load_broadcast(tensor: Any, index: tuple[tirx.Var, ...]) -> tirx.PrimExpr:

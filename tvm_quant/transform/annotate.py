@@ -24,11 +24,10 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import bindings, node_name
+from tvm_quant.ir.names import REASONS
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import is_simulated, simulated_quantize
 from tvm_quant.placement import Place, Quantizer, Setup, choose, propose
-
-REASONS = "tvm_quant.float_reasons"
 
 
 class NothingQuantizedWarning(UserWarning):

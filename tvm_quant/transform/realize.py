@@ -32,6 +32,7 @@ from tvm_quant.op import (
     convention_of,
     is_calibrated,
     is_simulated,
+    is_threshold,
     quantize_numpy,
     role_of,
     scale_of,
@@ -81,13 +82,15 @@ def verify_calibrated(func: relax.Function) -> None:
 
 
 def quantizers_behind(func: relax.Function) -> dict[relax.Var, relax.Call]:
-    """For each variable, a quantizer with a convention that reads it, or what comes from it."""
+    """For each variable, what gives codes by a convention behind it: quantizer or thresholds."""
     behind: dict[relax.Var, relax.Call] = {}
     for binding in reversed(bindings(func)):
         known = behind.get(binding.var)
         if is_simulated(binding.value):
             foreign = convention_of(binding.value) is not Convention.BACKEND
             known = binding.value if foreign else None
+        elif is_threshold(binding.value):
+            known = binding.value
         if known is not None:
             behind.update(dict.fromkeys(relax.analysis.free_vars(binding.value), known))
     return behind
@@ -98,7 +101,7 @@ class _Realizer:
         self.func = func
         self.builder = relax.BlockBuilder()
         self.behind = quantizers_behind(func)
-        exact = Convention.EXACT in {convention_of(call) for call in self.behind.values()}
+        exact = Convention.EXACT in map(_convention, self.behind.values())
         self.emitter = Emitter(self.builder, mode, exact)
         self.values: dict[relax.Var, Value] = {}
         self.names: dict[str, str] = {}
@@ -130,10 +133,9 @@ class _Realizer:
                 self.names.update(dict.fromkeys(self.emitter.emitted, name))
 
     def _look_ahead(self, var: relax.Var) -> None:
-        quantizer = self.behind.get(var)
-        foreign = quantizer is not None
-        self.emitter.convention = convention_of(quantizer) if foreign else Convention.BACKEND
-        self.emitter.behind = _grid_of(quantizer) if foreign else None
+        call = self.behind.get(var)
+        self.emitter.convention = Convention.BACKEND if call is None else _convention(call)
+        self.emitter.behind = _grid_of(call) if call is not None and is_simulated(call) else None
 
     def _realize(self, binding: relax.Binding) -> Value:
         if isinstance(binding, relax.MatchCast):
@@ -145,22 +147,26 @@ class _Realizer:
             return self._value(value)
         if is_simulated(value):
             return self._quantize(value)
+        realized = self._at_boundary(value) or self._by_role(value)
+        return realized or Float(expr=self.emitter.emit(self._in_float(value)))
+
+    def _at_boundary(self, value: relax.Expr) -> Value | None:
         boundary = BOUNDARIES.get(str(op_name(value)))
-        if boundary is not None and has_constant_grid(value):
-            return boundary(self.emitter, value, self._value(value.args[0]))
+        if boundary is None or not has_constant_grid(value):
+            return None
+        return boundary(self.emitter, value, self._value(value.args[0]))
+
+    def _by_role(self, value: relax.Expr) -> Value | None:
         role = role_of(value)
-        if role is not None:
-            operands = [
-                self._value(operand) for operand in flat_operands(value) if _is_tensor(operand)
-            ]
-            if any(not isinstance(operand, Float) for operand in operands):
-                rule = rule_for(self.emitter.convention, value, operands)
-                if rule is None and why_no_integers(value) is None:
-                    rule = RULES[role]
-                realized = None if rule is None else rule(self.emitter, value, operands)
-                if realized is not None:
-                    return realized
-        return Float(expr=self.emitter.emit(self._in_float(value)))
+        if role is None:
+            return None
+        operands = [self._value(operand) for operand in flat_operands(value) if _is_tensor(operand)]
+        if all(isinstance(operand, Float) for operand in operands):
+            return None
+        rule = rule_for(self.emitter.convention, value, operands)
+        if rule is None and why_no_integers(value) is None:
+            rule = RULES[role]
+        return None if rule is None else rule(self.emitter, value, operands)
 
     def _quantize(self, call: relax.Call) -> Value:
         scale, zero_point = scale_of(call)
@@ -188,6 +194,11 @@ class _Realizer:
     def _result(self) -> relax.Expr:
         self.emitter.name = "result"
         return self._in_float(self.func.body.body)
+
+
+def _convention(call: relax.Call) -> Convention:
+    """That of a quantizer, or of thresholds, which compare exactly."""
+    return Convention.EXACT if is_threshold(call) else convention_of(call)
 
 
 def _grid_of(quantizer: relax.Call) -> Codes:

@@ -5,7 +5,7 @@ from plain_tvm import build, run_one
 from tvm_quant.op import Formula, QuantSpec, Rounding, quantize, quantize_numpy, round_numpy
 
 VALUES = [5.5, 2.5, 1.6, 1.1, 0.5, -0.5, -1.1, -1.6, -2.5, -5.5]
-#: The table of java.math.RoundingMode, whose names QONNX uses.
+#: The table of java.math.RoundingMode, whose names QONNX uses; half_ceil is floor(x + 1/2).
 TABLE = {
     Rounding.HALF_EVEN: [6, 2, 2, 1, 0, 0, -1, -2, -2, -6],
     Rounding.CEIL: [6, 3, 2, 2, 1, 0, -1, -1, -2, -5],
@@ -14,6 +14,7 @@ TABLE = {
     Rounding.DOWN: [5, 2, 1, 1, 0, 0, -1, -1, -2, -5],
     Rounding.HALF_UP: [6, 3, 2, 1, 1, -1, -1, -2, -3, -6],
     Rounding.HALF_DOWN: [5, 2, 2, 1, 0, 0, -1, -2, -2, -5],
+    Rounding.HALF_CEIL: [6, 3, 2, 1, 1, 0, -1, -2, -2, -5],
     Rounding.SIGN: [1, 1, 1, 1, 1, -1, -1, -1, -1, -1],
 }
 

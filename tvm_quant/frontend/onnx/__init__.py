@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from tvm import IRModule
 
-from tvm_quant.frontend.base import Frontend, Params, Request, has_suffix
+from tvm_quant.errors import FrontendError, TvmQuantError
+from tvm_quant.frontend.base import Frontend, Params, Request, first_line, has_suffix
 
 
 def _accepts(source: object) -> bool:
@@ -26,7 +27,15 @@ def _load(request: Request) -> tuple[IRModule, Params]:
     from tvm_quant.frontend.onnx.importer import import_model
     from tvm_quant.frontend.onnx.model import read_model
 
-    return import_model(read_model(request.source, request.shapes)), {}
+    try:
+        return import_model(read_model(request.source, request.shapes)), {}
+    except TvmQuantError:
+        raise
+    except Exception as error:
+        raise FrontendError(
+            f"The ONNX model cannot be imported: {first_line(error)} It is damaged; "
+            "onnx.checker.check_model(path, full_check=True) tells where."
+        ) from error
 
 
 FRONTEND = Frontend(

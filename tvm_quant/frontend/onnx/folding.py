@@ -27,6 +27,7 @@ _FOLDABLE = frozenset({
     "Unsqueeze", "Where", "Xor",
 })
 # fmt: on
+_WIDER = {"int4": "int8", "uint4": "uint8"}
 _MAX_ELEMENTS = 1 << 24
 
 
@@ -45,7 +46,12 @@ def fold_node(
     outputs = _evaluate(node, values, opset)
     if outputs is None or any(output.size > _MAX_ELEMENTS for output in outputs):
         return None
-    return [relax.const(output, str(output.dtype)) for output in outputs]
+    return [relax.const(output, str(output.dtype)) for output in map(widened, outputs)]
+
+
+def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Integers of 4 bits, which TVM has no constants of, in 8."""
+    return array.astype(_WIDER.get(str(array.dtype), array.dtype))
 
 
 def _static_shape(node: NodeProto, data: relax.Expr | None) -> list[relax.Expr] | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 
-from onnx import GraphProto, ModelProto, NodeProto
+import tvm
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from tvm import IRModule, relax
 from tvm.ir.expr import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -13,10 +14,20 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm_quant.errors import FrontendError
 from tvm_quant.frontend.base import first_line
 from tvm_quant.frontend.node_names import NodeNames
-from tvm_quant.frontend.onnx.converters import CONVERTERS, Node
-from tvm_quant.frontend.onnx.folding import fold_node
-from tvm_quant.frontend.onnx.model import attributes_of, opset_of, subgraphs
-from tvm_quant.ir.names import identifier
+from tvm_quant.frontend.onnx.converters import CONVERTERS, MOVES, Node
+from tvm_quant.frontend.onnx.converters.quantized.codes import moved
+from tvm_quant.frontend.onnx.converters.quantized.quant import QuantizerAttributeWarning
+from tvm_quant.frontend.onnx.domains import family_of
+from tvm_quant.frontend.onnx.folding import fold_node, widened
+from tvm_quant.frontend.onnx.model import (
+    attributes_of,
+    opset_of,
+    subgraphs,
+    versions_of,
+)
+from tvm_quant.frontend.onnx.support import is_imported, is_quantized
+from tvm_quant.ir.names import REASONS, identifier
+from tvm_quant.op import ANNOTATED
 
 # Operators whose converters take the shape of a tensor symbolically.
 # fmt: off
@@ -33,6 +44,9 @@ _RETURNS_TUPLE = frozenset({
 })
 # fmt: on
 
+# Integers without a type in TVM are held by those of 8 bits.
+_SMALL_INTEGERS = {TensorProto.INT4: 4, TensorProto.UINT4: 4}
+
 
 def import_model(model: ModelProto) -> IRModule:
     """The module of a model from `read_model`.
@@ -42,21 +56,44 @@ def import_model(model: ModelProto) -> IRModule:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        importer = _Importer()
+        warnings.simplefilter("default", QuantizerAttributeWarning)
+        importer = _Importer(versions_of(model))
         mod = importer.from_onnx(model.graph, opset_of(model))
-    return importer.names.attach(mod)
+    mod = importer.names.attach(mod)
+    if importer.reasons:
+        mod["main"] = mod["main"].with_attr(REASONS, importer.reasons)
+    if not is_quantized(model.graph):
+        return mod
+    mod["main"] = mod["main"].with_attr(ANNOTATED, True)
+    return relax.transform.DeadCodeElimination()(mod)  # codes that nobody asked for
 
 
 class _Importer(onnx_frontend.ONNXGraphImporter):
     """TVM's importer; a variable for each node's result, branches in scopes of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, versions: dict[str, int]) -> None:
         super().__init__(shape_dict={}, dtype_dict={}, sanitize=False)
         self._nodes: dict[str, relax.Expr] = {}
+        self._bits: dict[str, int] = {}
+        self._sums: dict[relax.Expr, relax.Expr] = {}
+        self._versions = versions
+        self.reasons: dict[str, str] = {}
         self.names = NodeNames(self.bb.lookup_binding)
 
     def _check_for_unsupported_ops(self, graph: GraphProto) -> None:
         """`read_model` has refused them already, with better words."""
+
+    def _parse_array(self, tensor_proto: TensorProto) -> tvm.runtime.Tensor:
+        bits = _SMALL_INTEGERS.get(tensor_proto.data_type)
+        if bits is not None:
+            self._bits[tensor_proto.name] = bits
+        try:
+            return tvm.runtime.tensor(widened(numpy_helper.to_array(tensor_proto)))
+        except Exception as error:
+            raise FrontendError(
+                f"Weight '{tensor_proto.name}' of shape {tuple(tensor_proto.dims)} cannot be read: "
+                f"{first_line(error)}. The model is damaged, or the type has no form in TVM."
+            ) from error
 
     def _construct_nodes(self, graph: GraphProto) -> None:
         self._convert_nodes(graph.node)
@@ -74,6 +111,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
                 raise FrontendError(self._failure(node, inputs, error)) from error
             self.names.claim([r for r in results if isinstance(r, relax.Expr)], node.name)
             self._nodes.update(zip(node.output, results, strict=False))
+            self._carry_bits(node)
 
     def _value(self, name: str) -> relax.Expr:
         if name not in self._nodes:
@@ -94,17 +132,45 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
         return self._bind(node, self._convert(node, inputs))
 
     def _convert(self, node: NodeProto, inputs: list[relax.Expr | None]) -> relax.Expr:
-        convert = CONVERTERS.get(node.op_type)
+        request = self._request(node, inputs)
+        if node.op_type in MOVES:
+            result = moved(request, lambda values: self._convert(node, values))
+            if result is not None:
+                return result
+        family = family_of(node)
+        convert = CONVERTERS.get((family, node.op_type))
         if convert is not None:
-            attributes = attributes_of(node)
-            request = Node(self.bb, inputs, attributes, self.opset, len(node.output))
             result = convert(request)
             if result is not None:
                 return result
+        if not is_imported(family, node.op_type):
+            raise ValueError("this form of the operator is not supported")
         attrs = self._parse_attr(node.attribute)
         attrs["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
         operands = onnx_frontend.onnx_input(inputs)
         return self._convert_operator(node.op_type, operands, attrs, self.opset)
+
+    def _request(self, node: NodeProto, inputs: list[relax.Expr | None]) -> Node:
+        version = self.opset if node.domain == "" else self._versions.get(node.domain, 1)
+        return Node(
+            self.bb,
+            inputs,
+            attributes_of(node),
+            self.opset,
+            len(node.output),
+            name=node.name,
+            version=version,
+            bits=tuple(self._bits.get(name) for name in node.input),
+            names=tuple(node.input),
+            reasons=self.reasons,
+            sums=self._sums,
+        )
+
+    def _carry_bits(self, node: NodeProto) -> None:
+        """What moves integers of few bits gives such, and so does a constant of them."""
+        bits = self._bits.get(node.input[0]) if node.input else _bits_of_constant(node)
+        if bits is not None and (node.op_type in MOVES or node.op_type == "Constant"):
+            self._bits.update(dict.fromkeys(node.output, bits))
 
     def _bind(self, node: NodeProto, result: relax.Expr) -> list[relax.Expr]:
         """Variables for the node's results, so that each has a name and is computed once."""
@@ -162,6 +228,11 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             "onnx.checker.check_model(path, full_check=True); if it passes, fix open dimensions "
             "with shapes={...}, or simplify the model so that the node disappears."
         )
+
+
+def _bits_of_constant(node: NodeProto) -> int | None:
+    types = [attribute.t.data_type for attribute in node.attribute if attribute.name == "value"]
+    return _SMALL_INTEGERS.get(types[0]) if types else None
 
 
 def _fields_of(result: relax.Expr) -> list[relax.Expr]:

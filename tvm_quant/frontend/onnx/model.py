@@ -17,6 +17,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from tvm_quant.errors import FrontendError
 from tvm_quant.frontend.base import Shapes, first_line
+from tvm_quant.frontend.onnx.integers import mark_integers
 from tvm_quant.frontend.onnx.support import expandable, refuse_unsupported
 
 
@@ -30,6 +31,7 @@ def read_model(source: object, shapes: Shapes | None = None) -> ModelProto:
     model = _with_functions_inlined(_read(source))
     _check_tensors(model.graph)
     refuse_unsupported(model.graph)
+    mark_integers(model.graph)
     _name_nodes(model.graph)
     _set_shapes(model.graph, shapes or {})
     _name_dimensions(model.graph)
@@ -40,6 +42,11 @@ def opset_of(model: ModelProto) -> int:
     """Version of the standard operator set that the model uses."""
     versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
     return int(max(versions, default=1))
+
+
+def versions_of(model: ModelProto) -> dict[str, int]:
+    """Version of each domain that the model imports; files use domains that they do not import."""
+    return {opset.domain: int(opset.version) for opset in model.opset_import}
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:

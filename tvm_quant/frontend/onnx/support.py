@@ -10,8 +10,9 @@ from onnx import AttributeProto, GraphProto, NodeProto
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvm_quant.errors import FrontendError
+from tvm_quant.frontend.onnx.converters import CONVERTERS, QUANTIZED
+from tvm_quant.frontend.onnx.domains import Family, family_of
 
-STANDARD = ("", "ai.onnx")
 # Operators of ONNX Runtime's own domain that TVM's importer knows.
 CONTRIBUTED = {
     "Attention",
@@ -23,29 +24,29 @@ CONTRIBUTED = {
 }
 # In the standard domain these names mean something else than what the importer computes.
 _HOMONYMS = {"Attention"}
-# Operators of networks that are quantized already, which these front doors do not read.
-_QUANTIZED = {
-    "ConvInteger",
-    "DequantizeLinear",
-    "DynamicQuantizeLinear",
-    "MatMulInteger",
-    "MatMulInteger16",
-    "QLinearConv",
-    "QLinearMatMul",
-    "QuantizeLinear",
-}
-_QUANTIZED_DOMAINS = ("qonnx.custom_op", "finn.custom_op", "onnx.brevitas")
+_QUANTIZED_DOMAINS = ("qonnx.custom_op", "finn.custom_op", "onnx.brevitas", "PACTOps")
 
 
 def is_supported(node: NodeProto) -> bool:
     """Whether the node's operator can be converted."""
     if node.op_type in ("If", "Constant"):
         return True
-    if node.op_type not in onnx_frontend._get_convert_map() or node.op_type in _QUANTIZED:
+    family = family_of(node)
+    return (family, node.op_type) in CONVERTERS or is_imported(family, node.op_type)
+
+
+def is_imported(family: Family, operator: str) -> bool:
+    """Whether TVM's importer, which looks at names alone, means this operator by its name."""
+    if operator not in onnx_frontend._get_convert_map():
         return False
-    if node.domain == "com.microsoft":
-        return node.op_type in CONTRIBUTED
-    return node.domain in STANDARD and node.op_type not in _HOMONYMS
+    if family is Family.MICROSOFT:
+        return operator in CONTRIBUTED
+    return family is Family.STANDARD and operator not in _HOMONYMS
+
+
+def is_quantized(graph: GraphProto) -> bool:
+    """Whether the network brings quantizers."""
+    return any((family_of(node), node.op_type) in QUANTIZED for node in _all_nodes(graph))
 
 
 def expandable(graph: GraphProto) -> set[str]:
@@ -53,7 +54,9 @@ def expandable(graph: GraphProto) -> set[str]:
     return {
         node.op_type
         for node in _all_nodes(graph)
-        if node.domain in STANDARD and not is_supported(node) and _has_definition(node.op_type)
+        if family_of(node) is Family.STANDARD
+        and not is_supported(node)
+        and _has_definition(node.op_type)
     }
 
 
@@ -77,10 +80,18 @@ def refuse_unsupported(graph: GraphProto) -> None:
 
 
 def _advice(operators: set[tuple[str, str]]) -> str:
-    if any(op in _QUANTIZED or domain.startswith(_QUANTIZED_DOMAINS) for domain, op in operators):
+    known = {name for _, name in CONVERTERS}
+    namesakes = sorted(f"{name} of '{domain}'" for domain, name in operators if name in known)
+    if namesakes:
         return (
-            "These are quantizers of a network that is quantized already; export the float network "
-            "instead."
+            f"Other domains have operators of these names ({', '.join(namesakes)}), whose "
+            "meaning is not assumed to be the same. Known domains are "
+            f"{', '.join(family.value for family in Family if family is not Family.OTHER)}."
+        )
+    if any(domain.startswith(_QUANTIZED_DOMAINS) for domain, _ in operators):
+        return (
+            "These are operators of a network that is quantized already, behind the export; export "
+            "it with Quant, BipolarQuant or QuantizeLinear nodes alone."
         )
     return (
         "Export the network without them, or replace them by standard operators: constant folding "

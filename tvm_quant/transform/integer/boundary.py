@@ -1,4 +1,4 @@
-"""Where integers enter and leave a network: dequantize and quantize of Relax itself.
+"""Where integers enter and leave a network: dequantize, quantize and casts of Relax itself.
 
 A network that was quantized elsewhere may take and return codes, and keeps biases of 32 bits, which
 no float32 holds. There stand `R.dequantize` and `R.quantize`, or the quantize of this package,
@@ -15,9 +15,10 @@ from tvm import relax
 from tvm_quant.ir import constant_value, op_name
 from tvm_quant.op import QuantSpec
 from tvm_quant.transform.channel_vector import along
-from tvm_quant.transform.integer.codes import to_codes
+from tvm_quant.transform.integer.codes import is_plain_sum, to_codes
+from tvm_quant.transform.integer.compare import realize_threshold
 from tvm_quant.transform.integer.emitter import Emitter, rank
-from tvm_quant.transform.integer.value import Array, Codes, Float, Value
+from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Float, Value
 
 _BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)}
 
@@ -56,6 +57,17 @@ def leave_grid(emitter: Emitter, call: relax.Call, value: Value) -> Value:
     )
 
 
+def whole(emitter: Emitter, call: relax.Call, value: Value) -> Value:
+    """Cast to int32: sums of whole numbers as they are, which may be too large for a float32."""
+    wanted = Codes(
+        expr=call, scale=np.ones(()), zero_point=np.zeros((), "int64"), spec=QuantSpec(bits=32)
+    )
+    if isinstance(value, Accumulator) and is_plain_sum(value, wanted):
+        return Float(expr=emitter.add_offset(value).expr)
+    data = emitter.to_float(value)
+    return Float(expr=emitter.emit(relax.op.astype(data, str(call.ty.dtype))))
+
+
 def _grid(call: relax.Call) -> tuple[Array, Array]:
     arrays = [constant_value(arg) for arg in call.args[1:]]
     dimensions, axis = rank(call), int(call.attrs.axis)
@@ -72,8 +84,10 @@ def _spec(dtype: str, zero_point: Array) -> QuantSpec:
     return QuantSpec(bits=_BITS[dtype], signed=signed, symmetric=not zero_point.any())
 
 
-BOUNDARIES: dict[str, Callable[[Emitter, relax.Call, Value], Value]] = {
+BOUNDARIES: dict[str, Callable[[Emitter, relax.Call, Value], Value | None]] = {
+    "relax.astype": whole,
     "relax.dequantize": enter,
     "relax.quantize": leave,
     "tvm_quant.quantize": leave_grid,
+    "tvm_quant.threshold": realize_threshold,
 }

@@ -9,10 +9,20 @@ from tvm import relax
 
 from tvm_quant.ir import constant
 from tvm_quant.op import Convention, QuantSpec, RequantizeMode, Rounding, quantize_numpy
+from tvm_quant.op.spec import MAX_BITS
 from tvm_quant.transform.integer.convention import CONVENTIONS
 from tvm_quant.transform.integer.emitter import Emitter, tabulated
 from tvm_quant.transform.integer.exact import exact_codes
-from tvm_quant.transform.integer.value import Array, Codes, Float, Table, Value, table_of
+from tvm_quant.transform.integer.value import (
+    INT32_LIMIT,
+    Accumulator,
+    Array,
+    Codes,
+    Float,
+    Table,
+    Value,
+    table_of,
+)
 
 #: Conventions that say the same of codes as the float32 formula of a quantizer does.
 OF_FLOAT32 = (Convention.NEAREST, Convention.EXACT, Convention.FLOAT32, Convention.XNNPACK)
@@ -56,6 +66,8 @@ def _codes_expr(
     if row is not None:
         acc = emitter.add_offset(acc)
         return emitter.scale_to(acc, wanted, row.multiplier(acc.scale, wanted.scale), row.mode)
+    if is_plain_sum(acc, wanted):
+        return emitter.add_offset(acc).expr
     if convention is Convention.EXACT or wanted.spec.rounding is not Rounding.HALF_EVEN:
         return exact_codes(emitter, acc, wanted)
     if convention is Convention.NEAREST:
@@ -63,6 +75,18 @@ def _codes_expr(
     acc = emitter.add_offset(acc)
     multiplier = acc.scale / wanted.scale
     return emitter.scale_to(acc, wanted, multiplier, _mode(emitter.mode, multiplier))
+
+
+def is_plain_sum(acc: Accumulator, wanted: Codes) -> bool:
+    """Whether a network wants the sums as they are, in 32 bits: no float32 tells them apart."""
+    return (
+        wanted.spec.bits == MAX_BITS
+        and wanted.spec.signed
+        and acc.dtype == wanted.spec.dtype
+        and bool(np.array_equal(acc.scale, wanted.scale))
+        and not (acc.is_clamped or acc.residue.any() or wanted.zero_point.any())
+        and float(np.max(acc.bound)) <= INT32_LIMIT
+    )
 
 
 def _table_for(value: Value, wanted: Codes, convention: Convention) -> Table | None:

@@ -33,6 +33,8 @@ def realize_contraction(emitter: Emitter, call: relax.Call, operands: list[Value
     codes = constant_value(weight.expr)
     if codes is None:
         return _run_time_product(emitter, call, data, weight)
+    if not _scaled_by_output(call, weight):
+        return None
     weight_steps = codes.astype("int64") - weight.zero_point
     bound = data.reach * _per_output(call, np.abs(weight_steps))
     dtype = wide_dtype(float(bound.max()))
@@ -49,6 +51,20 @@ def realize_contraction(emitter: Emitter, call: relax.Call, operands: list[Value
         offset = -int(data.zero_point) * _per_output(call, weight_steps)
     scale = float(data.scale) * scale_per_output(call, weight.scale, codes.shape)
     return Accumulator(expr=expr, scale=scale, bound=bound, offset=offset)
+
+
+def _scaled_by_output(call: relax.Call, weight: Codes) -> bool:
+    """Whether one scale holds for all that is summed: it differs along output channels alone.
+
+    The weights of a transposed convolution are held to it by their grids.
+    """
+    axes = contraction_axes(call)
+    if weight.scale.size == 1 or axes.transposed:
+        return True
+    varying = [axis for axis, size in enumerate(weight.scale.shape) if size > 1]
+    if op_name(call) == "relax.matmul":
+        return axes.weight_input % weight.scale.ndim not in varying
+    return varying == [axes.weight_output]
 
 
 def _run_time_product(

@@ -19,6 +19,7 @@ from tvm_quant.op import (
     quantize_numpy,
     requantize,
 )
+from tvm_quant.op.simulated_quantize import float32_bounds
 from tvm_quant.transform.integer.value import (
     INT32_LIMIT,
     INT64_LIMIT,
@@ -128,7 +129,7 @@ class Emitter:
         steps = R.round(R.divide(data, constant(wanted.scale.astype("float32"))))
         if wanted.zero_point.any():
             steps = R.add(steps, constant(wanted.zero_point.astype("float32")))
-        return R.astype(R.clip(steps, float(spec.qmin), float(spec.qmax)), spec.dtype)
+        return R.astype(R.clip(steps, *float32_bounds(spec)), spec.dtype)
 
     def scale_to(
         self, acc: Accumulator, wanted: Codes, multiplier: Array, mode: RequantizeMode

@@ -197,16 +197,10 @@ def test_unsupported_operators_are_refused_with_node_operator_domain_and_advice(
     assert "Export the network without them" in message
 
 
-@pytest.mark.parametrize(
-    "quant",
-    [
-        helper.make_node("Quant", ["x"], ["y"], domain="qonnx.custom_op.general"),
-        helper.make_node("QuantizeLinear", ["x", "b", "b"], ["y"]),
-    ],
-)
-def test_quantizers_of_a_quantized_network_are_refused_as_such(quant):
-    with pytest.raises(FrontendError, match="quantized already; export the float network"):
-        load(model([quant], IMAGE, {"b": B}))
+def test_operators_that_are_namesakes_in_another_domain_are_refused_as_such():
+    conv = helper.make_node("Conv", ["x", "w"], ["y"], domain="vendor.ops", name="c")
+    with pytest.raises(FrontendError, match=r"Conv of 'vendor\.ops'.*not assumed to be the same"):
+        load(model([conv], IMAGE, {"w": W}))
 
 
 def test_a_node_that_cannot_be_converted_is_named_with_its_inputs():

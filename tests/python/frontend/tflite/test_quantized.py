@@ -12,7 +12,7 @@ from tvm_quant.op import Convention, Kind, convention_of, is_simulated, kind_of,
 
 pytest.importorskip("tflite")
 
-from tflite_models import Tensor, one_operator  # noqa: E402
+from tflite_models import Tensor, one_operator
 
 SETS = ("xnnpack", "builtin", "reference")
 
@@ -275,7 +275,9 @@ def test_scales_that_fit_no_axis_are_refused():
 
 def test_an_operator_without_conversion_is_refused_by_name():
     model = one_operator("CUMSUM", [Tensor("x", (4,), scale=1.0)], Tensor("y", (4,), scale=1.0))
-    with pytest.raises(UnsupportedError, match=r"operator CUMSUM works on the quantized tensor 'x'"):
+    with pytest.raises(
+        UnsupportedError, match=r"operator CUMSUM works on the quantized tensor 'x'"
+    ):
         load(model)
 
 

@@ -22,7 +22,7 @@ from tvm_quant.op import (
 
 OP = relax.op
 DATA = QuantSpec(bits=4, signed=True)
-NEAREST = [Rounding.HALF_EVEN, Rounding.HALF_UP, Rounding.HALF_DOWN]
+NEAREST = [Rounding.HALF_EVEN, Rounding.HALF_UP, Rounding.HALF_DOWN, Rounding.HALF_CEIL]
 
 
 def network(weight, weight_scale, factor, shift, result_scale, zero_point, spec, *, relu):
@@ -75,6 +75,7 @@ def whole(value, rounding):
             Rounding.HALF_EVEN: int(floor) % 2,
             Rounding.HALF_UP: away,
             Rounding.HALF_DOWN: 1 - away,
+            Rounding.HALF_CEIL: 1,
             Rounding.UP: away,
             Rounding.DOWN: 1 - away,
             Rounding.CEIL: 1,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tvm import relax
 
 from tvm_quant.frontend.onnx.converters.node import Node
+from tvm_quant.frontend.onnx.converters.quantized.codes import coded, narrowed
+from tvm_quant.ir import constant, constant_value
+
+Array = npt.NDArray[Any]
 
 
 def clip(node: Node) -> relax.Expr | None:
@@ -22,9 +27,20 @@ def clip(node: Node) -> relax.Expr | None:
         return _clip_to_tensors(node)
     low, high = node.constant(1), node.constant(2)
     if str(data.ty.dtype).startswith(("int", "uint")):
-        limits = np.iinfo(str(data.ty.dtype))
-        return relax.op.clip(data, _integer(low, limits.min), _integer(high, limits.max))
+        return _clip_integers(node, low, high)
     return relax.op.clip(data, _bound(low, -math.inf), _bound(high, math.inf))
+
+
+def _clip_integers(node: Node, low: Array | None, high: Array | None) -> relax.Expr:
+    """Bounds of codes narrow the quantizer that made them, as QCDQ means it."""
+    limits = np.iinfo(str(node.data.ty.dtype))
+    bounds = _integer(low, limits.min), _integer(high, limits.max)
+    known = constant_value(node.data)
+    if known is not None:
+        return constant(np.clip(known, *bounds))
+    origin = coded(node, node.data)
+    clipped = None if origin is None else narrowed(node, origin, *bounds)
+    return relax.op.clip(node.data, *bounds) if clipped is None else clipped
 
 
 def _clip_to_tensors(node: Node) -> relax.Expr:
