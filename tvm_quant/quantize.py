@@ -17,7 +17,7 @@ from tvm_quant.dataset import CheckedDataset, as_dataset
 from tvm_quant.estimator import activation_estimator, weight_estimator
 from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import TensorInfo, io_signature
-from tvm_quant.op import is_annotated
+from tvm_quant.op import brings_scales
 from tvm_quant.statistics import Statistics
 from tvm_quant.transform import (
     Annotate,
@@ -113,7 +113,7 @@ def quantize(
             progress=progress,
             statistics=statistics,
         )
-    if is_annotated(mod):
+    if brings_scales(mod):
         _warn_unused(dataset, statistics)
         return tvm.transform.Sequential(realization(config, params), name="tvm_quant")(mod)
     data = _open(mod, params, dataset, config)

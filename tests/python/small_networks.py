@@ -4,8 +4,8 @@ import numpy as np
 from tvm import IRModule, relax
 
 from tvm_quant.ir import with_node_names
+from tvm_quant.ir.reasons import REASONS
 from tvm_quant.op import Kind, QuantSpec, simulated_quantize
-from tvm_quant.transform.annotate import REASONS
 
 ACTIVATION = QuantSpec(signed=False, symmetric=False)
 WEIGHT = QuantSpec(narrow=True, axis=0)

@@ -18,10 +18,11 @@ from tvm_quant.errors import ConfigError, DatasetError
 from tvm_quant.estimator import ActivationEstimator, WeightEstimator, estimator_names
 from tvm_quant.hardware import HARDWARE
 from tvm_quant.ir import bindings, io_signature, op_name, with_node_names
+from tvm_quant.ir.reasons import float_reasons
 from tvm_quant.op import Role, role_of, scale_of, spec_of
 from tvm_quant.report import layer_variables, sqnr_db
 from tvm_quant.transform import Annotate, Prepare, Profile, Realize
-from tvm_quant.transform.annotate import NothingQuantizedWarning, float_reasons
+from tvm_quant.transform.annotate import NothingQuantizedWarning
 
 R, NN = relax.op, relax.op.nn
 DATA = normal(16, 3, 8, 8, seed=7)

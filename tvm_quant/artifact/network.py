@@ -16,9 +16,9 @@ from tvm_quant.artifact.table import QuantizerRow
 from tvm_quant.errors import ArtifactError, ConfigError
 from tvm_quant.ir import node_name, op_name, tensor_shape
 from tvm_quant.ir.bindings import flat_operands
+from tvm_quant.ir.reasons import float_reasons
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import NO_GROUP, Kind, QuantSpec, group_of, is_simulated, kind_of, spec_of
-from tvm_quant.transform.annotate import float_reasons
 
 Shape = tuple[int | None, ...]
 

@@ -16,9 +16,9 @@ from tvm import IRModule, relax
 from tvm_quant.errors import ArtifactError
 from tvm_quant.ir import bindings, node_name, op_name, producers
 from tvm_quant.ir.bindings import flat_operands
+from tvm_quant.ir.reasons import float_reasons
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import is_calibrated, is_simulated, kind_of, scale_of, spec_of
-from tvm_quant.transform.annotate import float_reasons
 
 
 @dataclass(frozen=True, kw_only=True)

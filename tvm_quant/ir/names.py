@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from tvm import relax
 
 #: Attribute of `main`: why calls stay in float, by the names of their variables.
-REASONS = "tvm_quant.float_reasons"
 
 NODE_NAMES = "tvm_quant.node_names"
 

@@ -15,6 +15,7 @@ from tvm_quant.op.rounding import Rounding, round_numpy, round_te
 from tvm_quant.op.simulated_quantize import (
     ANNOTATED,
     NO_GROUP,
+    brings_scales,
     calibrated,
     convention_of,
     group_of,
@@ -53,6 +54,7 @@ __all__ = [
     "RequantizeMode",
     "Role",
     "Rounding",
+    "brings_scales",
     "calibrated",
     "contraction_axes",
     "convention_of",

@@ -122,6 +122,12 @@ def is_annotated(mod: IRModule) -> bool:
     return any(is_simulated(binding.value) for binding in bindings(main_function(mod)))
 
 
+def brings_scales(mod: IRModule) -> bool:
+    """Whether `main` has quantizers, and all of them their scales."""
+    quantizers = [b.value for b in bindings(main_function(mod)) if is_simulated(b.value)]
+    return bool(quantizers) and all(map(is_calibrated, quantizers))
+
+
 def is_calibrated(call: relax.Call) -> bool:
     """Whether a call of this op has its scale and zero point."""
     return len(call.args) == 3

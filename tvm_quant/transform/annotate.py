@@ -7,7 +7,7 @@ After     qx = simulated_quantize(x, Kind.INPUT)
 
 Ports that read one tensor with one grid share one call. Without scales the calls are the identity,
 so the result computes the original network. Why a call stays in float is recorded in the function
-attribute `REASONS`. If everything does, a warning says so.
+attribute `tvm_quant.float_reasons`. If everything does, a warning says so.
 
 Needs Prepare. Idempotent: what is annotated already is left alone.
 """
@@ -23,10 +23,10 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.hardware import hardware_row
-from tvm_quant.ir import bindings, node_name
-from tvm_quant.ir.names import REASONS
+from tvm_quant.ir import node_name
+from tvm_quant.ir.reasons import with_reasons
 from tvm_quant.ir.signature import main_function
-from tvm_quant.op import is_simulated, simulated_quantize
+from tvm_quant.op import is_annotated, simulated_quantize
 from tvm_quant.placement import Place, Quantizer, Setup, choose, propose
 
 
@@ -48,7 +48,7 @@ class Annotate:
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """The module with quantizers in `main`."""
         func = main_function(mod)
-        if is_annotated(func):
+        if is_annotated(mod):
             return mod
         proposal = propose(func, hardware_row(self.config.hardware), self.config)
         setup = choose(proposal, self.config)
@@ -61,20 +61,9 @@ def annotate_with(mod: IRModule, setup: Setup) -> IRModule:
     """Place the quantizers of `setup` in `main`."""
     annotator = _Annotator(mod, setup)
     gvar = mod.get_global_var("main")
-    func = annotator.visit_expr(mod[gvar]).with_attr(REASONS, dict(setup.reasons))
+    func = with_reasons(annotator.visit_expr(mod[gvar]), setup.reasons)
     annotator.builder_.update_func(gvar, func)
     return annotator.builder_.get()
-
-
-def is_annotated(func: relax.Function) -> bool:
-    """Whether `func` holds `simulated_quantize` calls."""
-    return any(is_simulated(binding.value) for binding in bindings(func))
-
-
-def float_reasons(func: relax.Function) -> dict[str, str]:
-    """Why each call that stays in float does, by variable name."""
-    reasons = func.attrs.get(REASONS) if func.attrs else None
-    return {str(var): str(reason) for var, reason in (reasons or {}).items()}
 
 
 def _warn_nothing_quantized(func: relax.Function, reasons: Mapping[str, str]) -> None:

@@ -38,6 +38,7 @@ from tvm_quant.estimator import (
 )
 from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import bindings, constant, consumers, op_name, with_names_of
+from tvm_quant.ir.reasons import float_reasons
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
     NO_GROUP,
@@ -53,7 +54,6 @@ from tvm_quant.op import (
     spec_of,
 )
 from tvm_quant.statistics import ChannelSpread, Statistics, join_spreads, without_outliers
-from tvm_quant.transform.annotate import float_reasons
 from tvm_quant.transform.calibrate_activations import layer_estimator
 from tvm_quant.transform.calibrate_weights import CalibrateWeights
 from tvm_quant.transform.channel_readers import CHANNELWISE, find_readers

@@ -24,6 +24,7 @@ from tvm import IRModule, relax
 from tvm_quant.errors import IRContractError
 from tvm_quant.ir import NODE_NAMES, bindings, constant, constant_value, node_name, op_name
 from tvm_quant.ir.bindings import flat_operands
+from tvm_quant.ir.reasons import float_reasons, with_reasons
 from tvm_quant.ir.rebuild import Substitute
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import (
@@ -105,6 +106,7 @@ class _Realizer:
         self.emitter = Emitter(self.builder, mode, exact)
         self.values: dict[relax.Var, Value] = {}
         self.names: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
 
     def run(self) -> relax.Function:
         params = list(self.func.params)
@@ -120,6 +122,8 @@ class _Realizer:
                 result = self.builder.emit(self._result())
             self.builder.emit_func_output(result)
         realized = self.builder.get()["main"].with_attrs(dict(self.func.attrs or {}))
+        if self.behind:  # no placement has said why
+            realized = with_reasons(realized, {**self.reasons, **float_reasons(self.func)})
         return realized.with_attr(NODE_NAMES, self.names)
 
     def _visit_bindings(self) -> None:
@@ -148,7 +152,15 @@ class _Realizer:
         if is_simulated(value):
             return self._quantize(value)
         realized = self._at_boundary(value) or self._by_role(value)
-        return realized or Float(expr=self.emitter.emit(self._in_float(value)))
+        if realized is not None:
+            return realized
+        self._explain(binding.var, value)
+        return Float(expr=self.emitter.emit(self._in_float(value)))
+
+    def _explain(self, var: relax.Var, value: relax.Expr) -> None:
+        """Why a call of float tensors stays in float."""
+        if isinstance(value, relax.Call) and "float" in str(getattr(value.ty, "dtype", "float")):
+            self.reasons[str(var.name)] = _why_float(value)
 
     def _at_boundary(self, value: relax.Expr) -> Value | None:
         boundary = BOUNDARIES.get(str(op_name(value)))
@@ -209,6 +221,12 @@ def _grid_of(quantizer: relax.Call) -> Codes:
         zero_point=zero_point.astype("int64"),
         spec=spec_of(quantizer),
     )
+
+
+def _why_float(call: relax.Call) -> str:
+    if role_of(call) is None:
+        return "no integer form of this operator"
+    return why_no_integers(call) or "its operands are not integers of a form that it has a rule for"
 
 
 def _is_tensor(expr: relax.Expr) -> bool:

@@ -10,8 +10,9 @@ from specs import S8, U8
 from tvm_quant.config import LayerConfig, QuantizeConfig
 from tvm_quant.errors import ConfigError
 from tvm_quant.ir import bindings, with_node_names
+from tvm_quant.ir.reasons import REASONS, float_reasons
 from tvm_quant.op import Kind, QuantSpec, is_simulated, simulated_quantize, spec_of
-from tvm_quant.transform.annotate import REASONS, Annotate, float_reasons
+from tvm_quant.transform.annotate import Annotate
 
 W = relax.const(np.ones((4, 4, 3, 3), "float32"))
 V = relax.const(np.ones((4, 10), "float32"))

@@ -6,10 +6,10 @@ from tvm.relax import op as R
 from calibrated import value_of
 from plain_tvm import build, run_one
 from tvm_quant.ir import constant_value, with_node_names
+from tvm_quant.ir.reasons import REASONS
 from tvm_quant.op import Kind, QuantSpec, simulated_quantize
 from tvm_quant.op.simulated_quantize import scale_of
 from tvm_quant.transform import Annotate
-from tvm_quant.transform.annotate import REASONS
 from tvm_quant.transform.quantizers import (
     quantizers,
     set_constants,

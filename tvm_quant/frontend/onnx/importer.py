@@ -26,7 +26,8 @@ from tvm_quant.frontend.onnx.model import (
     versions_of,
 )
 from tvm_quant.frontend.onnx.support import is_imported, is_quantized
-from tvm_quant.ir.names import REASONS, identifier
+from tvm_quant.ir.names import identifier
+from tvm_quant.ir.reasons import with_reasons
 from tvm_quant.op import ANNOTATED
 
 # Operators whose converters take the shape of a tensor symbolically.
@@ -61,7 +62,7 @@ def import_model(model: ModelProto) -> IRModule:
         mod = importer.from_onnx(model.graph, opset_of(model))
     mod = importer.names.attach(mod)
     if importer.reasons:
-        mod["main"] = mod["main"].with_attr(REASONS, importer.reasons)
+        mod["main"] = with_reasons(mod["main"], importer.reasons)
     if not is_quantized(model.graph):
         return mod
     mod["main"] = mod["main"].with_attr(ANNOTATED, True)
