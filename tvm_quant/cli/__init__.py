@@ -20,6 +20,7 @@ from tvm_quant.cli.doctor import doctor
 from tvm_quant.cli.evaluate import evaluate_artifact
 from tvm_quant.cli.export import export_artifact
 from tvm_quant.cli.guard import guarded, interrupt
+from tvm_quant.cli.import_model import import_model
 from tvm_quant.cli.inspect import inspect_artifact
 from tvm_quant.cli.quantize import quantize_model
 from tvm_quant.cli.run import run_artifact
@@ -37,6 +38,7 @@ app = typer.Typer(
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "quantize": quantize_model,
+    "import": import_model,
     "search": search_model,
     "compile": compile_artifact,
     "run": run_artifact,

@@ -42,6 +42,14 @@ Model = Annotated[
         show_default=False,
     ),
 ]
+Quantized = Annotated[
+    Path,
+    typer.Argument(
+        help="Model with its quantizers: ONNX (QDQ, QOperator, QONNX), TFLite, or a PyTorch "
+        "program of PT2E (.pt2).",
+        show_default=False,
+    ),
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="YAML file of QuantizeConfig; other options override it."),

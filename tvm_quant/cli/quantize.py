@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,25 +13,20 @@ from rich.table import Table
 from tvm import IRModule
 
 from tvm_quant import frontend
-from tvm_quant.artifact import (
-    SUFFIX,
-    Artifact,
-    Provenance,
-    QuantizerRow,
-    calibration_table,
-    network_of,
-)
+from tvm_quant.artifact import SUFFIX, Provenance
 from tvm_quant.cli import options
+from tvm_quant.cli.artifacts import check_output, write_artifact
 from tvm_quant.cli.guard import stderr, stdout
 from tvm_quant.cli.workers import Workers, executor
 from tvm_quant.config import PRESETS, BadData, BiasCorrection, QuantizeConfig, ZeroData
 from tvm_quant.dataset import CheckedDataset, Preprocess
-from tvm_quant.errors import ArtifactError, ConfigError
+from tvm_quant.errors import ConfigError
 from tvm_quant.estimator import ActivationEstimator, WeightEstimator, estimator_names
 from tvm_quant.hardware import HARDWARE, SUFFIXES
 from tvm_quant.ir import io_signature
+from tvm_quant.op import brings_scales
 from tvm_quant.quantize import quantize
-from tvm_quant.report import METRICS, PassTrace, float_table
+from tvm_quant.report import METRICS, PassTrace
 from tvm_quant.search import AccuracyTarget, Controlled, control_accuracy
 from tvm_quant.statistics import Statistics
 
@@ -131,7 +125,9 @@ def quantize_model(
 ) -> None:
     """Quantize a float network to integers.
 
-    The result holds the integer module, the configuration, all scales and where it came from.
+    A network that another tool quantized keeps its scales and needs no data; for these,
+    [bold]tvm-quant import[/] has fewer options. The result holds the integer module, the
+    configuration, all scales and where it came from.
 
     [bold]Examples:[/]
 
@@ -143,7 +139,7 @@ def quantize_model(
 
       tvm-quant quantize net.onnx --data calib.npz --validation val.npz --max-drop 0.1 -o net.tvmq
     """
-    _check_output(output, save_stats)
+    check_output(output, save_stats)
     flags = _Flags(
         hardware=hardware,
         activation_estimator=calibrate,
@@ -158,9 +154,10 @@ def quantize_model(
     target = _target(max_drop, min_score, metric, data, validation)
     spec = options.read_preprocess(preprocess)
     known = Statistics.load(stats) if stats is not None else None
-    _check_calibration(chosen, data, known)
     with stderr().status(f"reading {model}"):
         mod, params = frontend.load(model, shapes=options.parse_shapes(shape or []))
+    if not brings_scales(mod):
+        _check_calibration(chosen, data, known)
     dataset = _open(data, mod, spec, chosen)
     gathered = known if known is not None else Statistics()
     trace = PassTrace(dump_ir)
@@ -187,23 +184,13 @@ def quantize_model(
             )
     if save_stats is not None:
         gathered.save(save_stats)
-    calibrated = trace.calibrated if trace.calibrated is not None else module
-    table = calibration_table(calibrated)
     made = Provenance.now(
         source=model,
         command=sys.argv,
         dataset=dataset.description if dataset is not None else None,
         preprocess=spec.to_dict() if spec is not None else None,
     )
-    Artifact(
-        module=module,
-        config=chosen,
-        table=table,
-        provenance=made,
-        calibrated=None if slim else calibrated,
-        network=network_of(calibrated),
-    ).save(output)
-    _summarize(output, table, explain)
+    write_artifact(output, module, trace, chosen, made, explain=explain, slim=slim)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,15 +253,6 @@ def _figures(score: float, drop: float, latency_ms: float) -> tuple[str, str, st
     return f"{score:.2f}", f"{drop:.2f}", f"{latency_ms:.3f}"
 
 
-def _check_output(output: Path, save_stats: Path | None) -> None:
-    """Find out before an hour of work that its result cannot be written."""
-    for path in (output, save_stats):
-        if path is not None and not path.parent.is_dir():
-            raise ArtifactError(f"cannot write {path}: there is no folder {path.parent}")
-        if path is not None and path.is_dir():
-            raise ArtifactError(f"cannot write {path}: it is a folder")
-
-
 def _check_calibration(
     config: QuantizeConfig, data: str | None, statistics: Statistics | None
 ) -> None:
@@ -299,15 +277,3 @@ def _open(
             on_bad=config.on_bad,
             on_zero=config.on_zero,
         )
-
-
-def _summarize(output: Path, table: Sequence[QuantizerRow], explain: bool) -> None:
-    kept = {row.node for row in table if row.reason is not None}
-    integer = {row.node for row in table if row.port is not None}
-    console = stdout()
-    console.print(f"{len(integer)} nodes run on integers, {len(kept)} stay in float")
-    if explain and kept:
-        console.print(float_table(table))
-    elif kept:
-        console.print("--explain, or tvm-quant inspect, says why", style="dim")
-    console.print(f"wrote {output} ({output.stat().st_size / 1000:.0f} kB)")

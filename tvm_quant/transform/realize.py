@@ -160,7 +160,8 @@ class _Realizer:
     def _explain(self, var: relax.Var, value: relax.Expr) -> None:
         """Why a call of float tensors stays in float."""
         if isinstance(value, relax.Call) and "float" in str(getattr(value.ty, "dtype", "float")):
-            self.reasons[str(var.name)] = _why_float(value)
+            operands = [self._value(o) for o in flat_operands(value) if _is_tensor(o)]
+            self.reasons[str(var.name)] = _why_float(value, operands)
 
     def _at_boundary(self, value: relax.Expr) -> Value | None:
         boundary = BOUNDARIES.get(str(op_name(value)))
@@ -223,10 +224,12 @@ def _grid_of(quantizer: relax.Call) -> Codes:
     )
 
 
-def _why_float(call: relax.Call) -> str:
+def _why_float(call: relax.Call, operands: list[Value]) -> str:
     if role_of(call) is None:
         return "no integer form of this operator"
-    return why_no_integers(call) or "its operands are not integers of a form that it has a rule for"
+    if all(isinstance(operand, Float) for operand in operands):
+        return "its operands are not quantized"
+    return why_no_integers(call) or "no integer form for the grids of its operands"
 
 
 def _is_tensor(expr: relax.Expr) -> bool:
