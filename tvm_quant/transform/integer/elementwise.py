@@ -50,7 +50,8 @@ def _add_tensors(
         return add_codes(emitter, right, left, 1)
     if not (isinstance(left, Codes) and isinstance(right, Codes)):
         return None
-    if emitter.convention is Convention.FLOAT32 or max(left.spec.bits, right.spec.bits) > 16:
+    in_float32 = emitter.convention in (Convention.FLOAT32, Convention.NEAREST)
+    if in_float32 or max(left.spec.bits, right.spec.bits) > 16:
         return None
     return emitter.common_scale(left, right, sign)
 

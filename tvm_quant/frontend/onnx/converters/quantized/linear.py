@@ -24,7 +24,9 @@ from tvm_quant.frontend.onnx.converters.quantized.codes import (
 from tvm_quant.frontend.onnx.converters.quantized.place import Array, place
 from tvm_quant.ir import constant
 from tvm_quant.ir.names import identifier
-from tvm_quant.op import QuantSpec
+from tvm_quant.op import Convention, QuantSpec
+
+WHOLE_BYTE = 8
 
 BLOCKS = "its weights are quantized in blocks along the axis that is summed over"
 
@@ -40,7 +42,9 @@ def quantize_linear(node: Node) -> relax.Expr:
             "it quantizes in blocks; only constants may be. Export activations per tensor"
         )
     grid = grid_of(node, node.data, 1, 2, axis=axis, spec=spec)
-    return as_codes(node, place(node, node.data, grid), grid)
+    # The reference adds float32 products; with few codes their order does not matter.
+    convention = Convention.EXACT if spec.bits < WHOLE_BYTE else Convention.NEAREST
+    return as_codes(node, place(node, node.data, grid, convention), grid)
 
 
 def dequantize_linear(node: Node) -> relax.Expr:
