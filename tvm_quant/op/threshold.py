@@ -9,7 +9,6 @@ arXiv:1612.07119, section 4.1.3).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -45,7 +44,7 @@ def threshold(data: relax.Expr, thresholds: npt.ArrayLike, *, low: int, dtype: s
     if (steps[..., 1:] < steps[..., :-1]).any():
         raise ConfigError("threshold: the thresholds of an element fall; sort them.")
     attrs = dict_attrs(low=int(low), dtype=dtype)
-    return relax.Call(THRESHOLD, [data, constant(_padded(steps))], attrs)
+    return relax.Call(THRESHOLD, [data, constant(steps)], attrs)
 
 
 def threshold_numpy(data: npt.ArrayLike, thresholds: npt.ArrayLike, *, low: int) -> Array:
@@ -61,16 +60,6 @@ def threshold_numpy(data: npt.ArrayLike, thresholds: npt.ArrayLike, *, low: int)
 def is_threshold(expr: relax.Expr) -> TypeGuard[relax.Call]:
     """Whether `expr` is a call of this op."""
     return isinstance(expr, relax.Call) and expr.op == THRESHOLD
-
-
-def _padded(thresholds: Array) -> Array:
-    """One less than a power of two, for the search: what is added is never reached."""
-    count = thresholds.shape[-1]
-    missing = (1 << count.bit_length()) - 1 - count
-    integer = np.issubdtype(thresholds.dtype, np.integer)
-    never = np.iinfo(thresholds.dtype).max if integer else np.inf
-    widths = [(0, 0)] * (thresholds.ndim - 1) + [(0, missing)]
-    return np.pad(thresholds, widths, constant_values=never)
 
 
 THRESHOLD = register_op(
@@ -89,7 +78,13 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     low, dtype = int(call.attrs["low"]), str(call.attrs["dtype"])
 
     def compute(data: te.Tensor, thresholds: te.Tensor) -> te.Tensor:
-        count = _search(data, thresholds)
+        step = te.reduce_axis((0, thresholds.shape[-1]), "step")
+
+        def reached(*index: tirx.Var) -> tirx.PrimExpr:
+            least = load_broadcast(thresholds, (*index, step.var))
+            return te.sum((data(*index) >= least).astype("int32"), axis=step)
+
+        count = te.compute(data.shape, reached, name="reached")
         return te.compute(
             data.shape,
             lambda *index: (count(*index) + te.const(low, "int32")).astype(dtype),
@@ -97,23 +92,3 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         )
 
     return builder.call_te(compute, *call.args, primfunc_name_hint="threshold")
-
-
-def _search(data: te.Tensor, thresholds: te.Tensor) -> te.Tensor:
-    """Binary search, a stage for each bit: how many of the last axis are not above `data`."""
-    step = (int(thresholds.shape[-1]) + 1) // 2
-    count = te.compute(data.shape, lambda *_index: te.const(0, "int32"), name="none")
-    while step:
-        count = te.compute(
-            data.shape, partial(_advance, data, thresholds, count, step), name=f"step{step}"
-        )
-        step //= 2
-    return count
-
-
-def _advance(
-    data: te.Tensor, thresholds: te.Tensor, count: te.Tensor, step: int, *index: tirx.Var
-) -> tirx.PrimExpr:
-    found = count(*index)
-    last = load_broadcast(thresholds, (*index, found + te.const(step - 1, "int32")))
-    return tirx.Select(data(*index) >= last, found + te.const(step, "int32"), found)
