@@ -120,11 +120,12 @@ class RequantShift(OpRun):
     op_domain = DOMAIN
 
     def _run(self, x, mul, add, div=None, n_levels_out=None, signed=None):
+        kind = x.dtype
         x, mul, add = (np.asarray(a).astype("int64") for a in (x, mul, add))
         div, levels, signed = (int(np.ravel(a)[0]) for a in (div, n_levels_out, signed))
         low = -(levels // 2) if signed else 0
         y = (x * mul + add + div // 2) // div
-        return (np.clip(y, low, low + levels - 1).astype(x.dtype),)
+        return (np.clip(y, low, low + levels - 1).astype(kind),)
 
 
 def _by_standard(operator):

@@ -35,14 +35,15 @@ def realize_move(emitter: Emitter, call: relax.Call, operands: list[Value]) -> V
         return replace(value, expr=emitter.emit(_same_call(call, value.expr, 0.0)))
     if emitter.exact and isinstance(value, Accumulator):
         value = _with_one_bound(emitter.add_offset(value))
-    if emitter.exact and isinstance(value, Codes | Accumulator):
-        if any(np.size(getattr(value, name)) > 1 for name in _FIELDS[type(value)]):
-            return _move_with_scales(emitter, call, value)
-        if isinstance(value, Accumulator):
-            return replace(value, expr=emitter.emit(_same_call(call, value.expr, 0.0)))
+    if emitter.exact and isinstance(value, Codes | Accumulator) and _is_varied(value):
+        return _move_with_scales(emitter, call, value)
+    if emitter.exact and isinstance(value, Accumulator) and not _pads(call):
+        return replace(value, expr=emitter.emit(_same_call(call, value.expr, 0.0)))
     if isinstance(value, Accumulator) and op_name(call) == "relax.permute_dims":
         return _permute(emitter, call, value)
     if isinstance(value, Accumulator) and value.scale.size == 1:
+        if emitter.exact and value.residue.any():
+            return None
         value = emitter.apply_clamp(value)
         bare = replace(
             value,
@@ -67,6 +68,16 @@ def realize_join(emitter: Emitter, call: relax.Call, operands: list[Value]) -> V
         return None
     joined = relax.op.concat([codes.expr for codes in fields], axis=call.attrs.axis)
     return replace(first, expr=emitter.emit(joined))
+
+
+def _is_varied(value: Codes | Accumulator) -> bool:
+    """Whether elements differ in more than their integers."""
+    return any(np.size(getattr(value, name)) > 1 for name in _FIELDS[type(value)])
+
+
+def _pads(call: relax.Call) -> bool:
+    """Whether new elements join, which no pending clamp or constant is for."""
+    return op_name(call) == "relax.nn.pad"
 
 
 def _with_one_bound(acc: Accumulator) -> Accumulator:

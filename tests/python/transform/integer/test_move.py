@@ -5,8 +5,8 @@ import pytest
 from tvm import relax
 
 from plain_tvm import build, run, run_one
-from realized import S8, U16, Grid, dtypes, normal, realize, to_float32, weight_grid
-from tvm_quant.op import QuantSpec
+from realized import S8, U8, U16, Grid, dtypes, normal, realize, to_float32, weight_grid
+from tvm_quant.op import Convention, Kind, QuantSpec, simulated_quantize
 
 OP = relax.op
 SHAPE = (2, 4, 6, 8)
@@ -132,6 +132,27 @@ def test_codes_with_a_scale_per_channel_are_moved_in_float():
         return bb.emit(OP.permute_dims(grid.quantize(bb, x), [0, 2, 3, 1]), "moved")
 
     mod = realize(body, x=SHAPE)
+    np.testing.assert_array_equal(run_one(mod, x), run_one(build(body, x=SHAPE), x))
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_exact_codes_move_with_the_scales_of_their_channels(relu):
+    weight, x = normal(4, 4, 1, 1, seed=1), normal(*SHAPE)
+    kernel = weight_grid(weight, 0)
+    bias = normal(1, 4, 1, 1, seed=2)
+
+    def body(bb, x):
+        value = bb.emit(OP.add(accumulator(bb, x, weight, kernel), relax.const(bias)))
+        value = bb.emit(OP.nn.relu(value)) if relu else value
+        value = bb.emit(OP.permute_dims(value, [0, 2, 3, 1]), "moved")
+        value = bb.emit(OP.reshape(value, (value.ty.shape.values[0], -1)), "flat")
+        call = simulated_quantize(
+            value, 0.11, 9, spec=U8, kind=Kind.ACTIVATION, convention=Convention.EXACT
+        )
+        return bb.emit(call, "q")
+
+    mod = realize(body, x=SHAPE)
+    assert (dtypes(mod)["moved"], dtypes(mod)["flat"]) == ("int32", "int32")
     np.testing.assert_array_equal(run_one(mod, x), run_one(build(body, x=SHAPE), x))
 
 
