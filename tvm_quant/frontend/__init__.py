@@ -27,7 +27,7 @@ def load(
     shapes: Shapes | None = None,
     example_inputs: Sequence[Any] | None = None,
 ) -> tuple[IRModule, Params]:
-    """Read a float model.
+    """Read a model, in float or quantized by another tool (ONNX).
 
     Args:
         source: a path (`.onnx`, `.tflite`, `.pt2`), the bytes of an ONNX or TFLite file, an
@@ -37,9 +37,11 @@ def load(
         example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`.
 
     Returns:
-        (mod, params): `mod["main"]` computes the network in float. Its weights are constants and
-        params is empty, unless the source was a pair. The names of the original nodes stand in the
-        attribute `tvm_quant.node_names` of `main` (see `tvm_quant.ir.node_name`).
+        (mod, params): `mod["main"]` computes the network in float; what another tool quantized
+            stands there between calibrated `tvm_quant.simulated_quantize` calls. Its weights are
+            constants and params is empty, unless the source was a pair. The names of the original
+            nodes stand in the attribute `tvm_quant.node_names` of `main` (see
+            `tvm_quant.ir.node_name`).
 
     Raises:
         FrontendError: no such file, a format nobody reads, a damaged file, or an operator that
