@@ -31,6 +31,7 @@ from tvm_quant.errors import ArtifactError, ConfigError
 from tvm_quant.estimator import ActivationEstimator, WeightEstimator, estimator_names
 from tvm_quant.hardware import HARDWARE, SUFFIXES
 from tvm_quant.ir import io_signature
+from tvm_quant.op import is_annotated
 from tvm_quant.quantize import quantize
 from tvm_quant.report import METRICS, PassTrace, float_table
 from tvm_quant.search import AccuracyTarget, Controlled, control_accuracy
@@ -158,9 +159,10 @@ def quantize_model(
     target = _target(max_drop, min_score, metric, data, validation)
     spec = options.read_preprocess(preprocess)
     known = Statistics.load(stats) if stats is not None else None
-    _check_calibration(chosen, data, known)
     with stderr().status(f"reading {model}"):
         mod, params = frontend.load(model, shapes=options.parse_shapes(shape or []))
+    if not is_annotated(mod):  # what another tool quantized needs no data
+        _check_calibration(chosen, data, known)
     dataset = _open(data, mod, spec, chosen)
     gathered = known if known is not None else Statistics()
     trace = PassTrace(dump_ir)
