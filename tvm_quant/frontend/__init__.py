@@ -44,9 +44,11 @@ def load(
             delegates) or "reference" (its reference kernels).
 
     Returns:
-        (mod, params): `mod["main"]` computes the network in float. Its weights are constants and
-        params is empty, unless the source was a pair. The names of the original nodes stand in the
-        attribute `tvm_quant.node_names` of `main` (see `tvm_quant.ir.node_name`).
+        (mod, params): `mod["main"]` computes the network in float; what another tool quantized
+            stands there between calibrated `tvm_quant.simulated_quantize` calls. Its weights are
+            constants and params is empty, unless the source was a pair. The names of the original
+            nodes stand in the attribute `tvm_quant.node_names` of `main` (see
+            `tvm_quant.ir.node_name`).
 
     Raises:
         ConfigError: a rounding that the format does not have.

@@ -123,9 +123,9 @@ def is_annotated(mod: IRModule) -> bool:
 
 
 def brings_scales(mod: IRModule) -> bool:
-    """Whether `main` has quantizers, and all of them their scales."""
+    """Whether `main` is annotated, and all of its quantizers have their scales."""
     quantizers = [b.value for b in bindings(main_function(mod)) if is_simulated(b.value)]
-    return bool(quantizers) and all(map(is_calibrated, quantizers))
+    return is_annotated(mod) and all(map(is_calibrated, quantizers))
 
 
 def is_calibrated(call: relax.Call) -> bool:

@@ -9,11 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import tvm
 from PIL import Image
 from tvm import relax
 
+from onnx_models import model
+from quantized_models import grid, quantizer
 from small_networks import calibrated_network
 from tvm_quant.artifact import Artifact
 from tvm_quant.backend import host_target
@@ -92,6 +95,13 @@ def test_without_data_a_range_can_be_assumed(invoke, small, tmp_path):
     result = invoke("quantize", small.model, "--calibrate", "global_scale", "-o", path)
     assert result.exit_code == 0, result.output
     assert Artifact.load(path).provenance.dataset is None
+
+
+def test_a_file_that_another_tool_quantized_needs_no_data(invoke, tmp_path):
+    source, output = tmp_path / "quantized.onnx", tmp_path / "quantized.tvmq"
+    onnx.save(model([quantizer("x")], {"x": (2, 3)}, grid(0.25)), source)
+    invoke("quantize", source, "-o", output)
+    assert output.is_file()
 
 
 def test_a_folder_of_images_is_calibration_data(invoke, small, tmp_path):

@@ -2,7 +2,8 @@
 
 TVM's own importer does most of the work. On top of it this package reads external data, folds shape
 arithmetic, replaces the converters that would hide a Relax operator inside an opaque kernel
-(`converters/`), and records the node names (`importer.py`).
+(`converters/`), and records the node names (`importer.py`). What other tools quantized becomes
+float operators between calibrated quantizers (`converters/quantized/`).
 """
 
 from __future__ import annotations

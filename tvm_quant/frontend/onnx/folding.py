@@ -27,7 +27,7 @@ _FOLDABLE = frozenset({
     "Unsqueeze", "Where", "Xor",
 })
 # fmt: on
-_WIDER = {"int4": "int8", "uint4": "uint8"}
+_WIDER = {"int2": "int8", "uint2": "uint8", "int4": "int8", "uint4": "uint8"}
 _MAX_ELEMENTS = 1 << 24
 
 
@@ -50,7 +50,7 @@ def fold_node(
 
 
 def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Integers of 4 bits, which TVM has no constants of, in 8."""
+    """Integers of 2 and 4 bits, which TVM has no constants of, in 8."""
     return array.astype(_WIDER.get(str(array.dtype), array.dtype))
 
 

@@ -45,8 +45,12 @@ _RETURNS_TUPLE = frozenset({
 })
 # fmt: on
 
-# Integers without a type in TVM are held by those of 8 bits.
-_SMALL_INTEGERS = {TensorProto.INT4: 4, TensorProto.UINT4: 4}
+# Integers without a type in TVM are held by those of 8 bits. Those of 2 are as old as opset 25.
+_SMALL_INTEGERS = {
+    getattr(TensorProto, name): bits
+    for name, bits in (("INT4", 4), ("UINT4", 4), ("INT2", 2), ("UINT2", 2))
+    if hasattr(TensorProto, name)
+}
 
 
 def import_model(model: ModelProto) -> IRModule:

@@ -62,7 +62,8 @@ def whole(emitter: Emitter, call: relax.Call, value: Value) -> Value:
     wanted = Codes(
         expr=call, scale=np.ones(()), zero_point=np.zeros((), "int64"), spec=QuantSpec(bits=32)
     )
-    if isinstance(value, Accumulator) and is_plain_sum(value, wanted):
+    as_sums = str(call.ty.dtype) == wanted.spec.dtype
+    if as_sums and isinstance(value, Accumulator) and is_plain_sum(value, wanted):
         return Float(expr=emitter.add_offset(value).expr)
     data = emitter.to_float(value)
     return Float(expr=emitter.emit(relax.op.astype(data, str(call.ty.dtype))))

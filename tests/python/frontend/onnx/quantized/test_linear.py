@@ -246,3 +246,26 @@ def test_quantized_weights_alone_are_stored_as_integers():
         if (known := constant_value(arg)) is not None and known.size > 1
     ]
     assert [array.dtype for array in stored] == [np.int8]
+
+
+@pytest.mark.parametrize("kind", ["float16"])
+def test_scales_of_half_precision_give_the_type_of_the_result(kind):
+    weights = {"s": np.asarray(0.125, kind), "z": np.int8(3)}
+    nodes = [
+        node("Cast", ["x"], "h", to=TensorProto.FLOAT16),
+        node("QuantizeLinear", ["h", "s", "z"], "q"),
+        node("DequantizeLinear", ["q", "s", "z"], "d"),
+        node("Cast", ["d"], "y", to=TensorProto.FLOAT),
+    ]
+    source = typed_model(nodes, {"x": ("float", X.shape)}, weights, F32)
+    agrees(source, x=np.round(X * 64) / 64)
+
+
+def test_a_cast_of_quantized_values_to_integers_cuts_fractions_off():
+    weights = {"s": np.float32(0.3), "z": np.int8(0)}
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], "q"),
+        node("DequantizeLinear", ["q", "s", "z"], "d"),
+        node("Cast", ["d"], "y", to=TensorProto.INT32),
+    ]
+    agrees(typed_model(nodes, {"x": ("float", X.shape)}, weights, {"y": "int32"}), x=X)

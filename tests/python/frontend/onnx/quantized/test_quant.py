@@ -317,3 +317,18 @@ def test_truncation_around_a_zero_point(mode):
     truncated(x, first, 1, rounding_mode=mode)
     second = {"s": 0.5, "z": 4, "before": 8, "out": 4, "after": 5}
     truncated(x, second, 2, rounding_mode=mode, signed=1, narrow=0)
+
+
+def test_an_average_of_integers_that_is_cut_off():
+    """How Brevitas writes it: the mean, times the size of the window, less its low bits."""
+    parameters = {"ts": 0.1, "tz": 0, "before": 6, "after": 4, "size": 4}
+    weights = {name: np.float32(value) for name, value in parameters.items()}
+    nodes = [
+        quantizer("x", "q"),
+        node("AveragePool", ["q"], "p", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Mul", ["p", "size"], "m"),
+        custom("Trunc", ["m", "ts", "tz", "before", "after"], rounding_mode="FLOOR"),
+    ]
+    x = np.random.default_rng(0).normal(0, 0.5, size=(2, 3, 8, 8)).astype("float32")
+    (expected,) = assert_means(model(nodes, {"x": x.shape}, {**weights, **grid(0.1)}), x=x)
+    assert np.unique(np.rint(expected / 0.1)).size > 4

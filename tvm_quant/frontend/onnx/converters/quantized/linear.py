@@ -54,7 +54,10 @@ def dequantize_linear(node: Node) -> relax.Expr:
         return _dequantized_at_run_time(node, axis)
     if _is_blocked(node):
         return _of_blocks(node, axis)
-    return real_of(node, 0, 1, 2, axis=axis)
+    real, scale = real_of(node, 0, 1, 2, axis=axis), node.required(1)
+    if str(scale.ty.dtype) == "float16":  # the type of the result follows that of the scale
+        return relax.op.astype(real, "float16")
+    return real
 
 
 def _code_spec(node: Node) -> QuantSpec:
