@@ -32,7 +32,8 @@ from tvm_quant.errors import FrontendError, UnsupportedError
 from tvm_quant.frontend.tflite.converter import Converter
 from tvm_quant.frontend.tflite.grids import Grid, grid_of, tensor_name
 from tvm_quant.frontend.tflite.kernels import KernelSet
-from tvm_quant.ir import constant
+from tvm_quant.frontend.tflite.verify import LONGEST_AXIS
+from tvm_quant.ir import constant, tensor_shape
 from tvm_quant.op import Kind, QuantSpec, quantize_numpy, simulated_quantize
 
 Array = npt.NDArray[Any]
@@ -241,6 +242,10 @@ class QuantizedConverter(Converter):
         ]
 
     def _quantizer(self, value: relax.Expr, name: str) -> relax.Expr:
+        if max((size or 0 for size in tensor_shape(value) or ()), default=0) > LONGEST_AXIS:
+            raise FrontendError(
+                f"Tensor '{name}' would have the shape {tensor_shape(value)}. The file is damaged."
+            )
         grid = self._grid_by_name.get(name)
         if grid is None or str(value.ty.dtype) != "float32":
             return value
