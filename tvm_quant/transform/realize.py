@@ -131,9 +131,12 @@ class _Realizer:
 
     def _look_ahead(self, var: relax.Var) -> None:
         quantizer = self.behind.get(var)
-        foreign = quantizer is not None
-        self.emitter.convention = convention_of(quantizer) if foreign else Convention.BACKEND
-        self.emitter.behind = _grid_of(quantizer) if foreign else None
+        self.emitter.convention, self.emitter.behind = Convention.BACKEND, None
+        if quantizer is None:
+            return
+        self.emitter.convention = convention_of(quantizer)
+        if quantizer.args[0].same_as(var):
+            self.emitter.behind = _grid_of(quantizer)
 
     def _realize(self, binding: relax.Binding) -> Value:
         if isinstance(binding, relax.MatchCast):
@@ -154,7 +157,7 @@ class _Realizer:
                 self._value(operand) for operand in flat_operands(value) if _is_tensor(operand)
             ]
             if any(not isinstance(operand, Float) for operand in operands):
-                rule = rule_for(self.emitter.convention, value, operands)
+                rule = rule_for(self.emitter, value, operands)
                 if rule is None and why_no_integers(value) is None:
                     rule = RULES[role]
                 realized = None if rule is None else rule(self.emitter, value, operands)

@@ -21,7 +21,7 @@ SUMS = [2, 6, 10, -2, -6, -10, 1, 3, -1, -3]
 QUARTERS = {
     "gemmlowp": [1, 2, 3, -1, -2, -3, 1, 1, 0, -1],
     "ruy": [1, 2, 3, 0, -1, -2, 1, 1, 0, 0],
-    "single": [1, 2, 3, 0, -1, -2, 0, 1, 0, -1],
+    "away": [1, 2, 3, -1, -2, -3, 0, 1, 0, -1],
     "float32": [0, 2, 2, 0, -2, -2, 0, 1, 0, -1],
 }
 RELU, RELU6 = 1, 3
@@ -77,7 +77,7 @@ def test_a_convolution_rounds_as_its_kernel_set(rounding, expected):
 
 @pytest.mark.parametrize(
     ("rounding", "expected"),
-    [("xnnpack", "float32"), ("builtin", "ruy"), ("reference", "single")],
+    [("xnnpack", "float32"), ("builtin", "ruy"), ("reference", "away")],
 )
 def test_a_matrix_product_rounds_as_its_kernel_set(rounding, expected):
     x = Tensor("x", (10, 1), scale=1.0)
