@@ -43,7 +43,7 @@ def test_the_zero_point_is_rounded_with_the_value_in_qonnx_alone():
 
 def test_a_reciprocal_is_another_number_than_a_quotient():
     scale = np.float32(0.3)
-    x = (np.arange(1, 200) - np.float32(0.5)) * scale
+    x = (np.arange(1, 200) - 0.5).astype("float32") * scale
     divided = quantize_numpy(x, scale, 0, QuantSpec(bits=16))
     multiplied = quantize_numpy(x, scale, 0, QuantSpec(bits=16, formula=Formula.RECIPROCAL))
     assert (divided != multiplied).any()
