@@ -6,6 +6,7 @@
     ruy          the same, but for ties of the shift
     half_up      q = clamp((((acc << left) * multiplier + half) >> 31 + right) + zero_point, ...)
                  with a Q31 multiplier and one rounding
+    half_away    the same of the magnitude, with the sign of the accumulator
     shift        q = clamp((acc + 2**(shift - 1) >> shift) + zero_point, qmin, qmax)
 
 The order of `float` is fixed (multiply, round, add), so that no fused multiply-add can change a
@@ -47,6 +48,7 @@ class RequantizeMode(str, Enum):
     FIXED_POINT = "fixed_point"  # 31-bit multiplier and shift: no float unit needed
     RUY = "ruy"  # the same with ties up
     HALF_UP = "half_up"  # 31-bit multiplier and shift with one rounding
+    HALF_AWAY = "half_away"  # the same with ties away from zero
     SHIFT = "shift"  # power of two: VTA
 
 
@@ -160,6 +162,7 @@ _ENCODE = {
     RequantizeMode.FIXED_POINT: fixed_point_multiplier,
     RequantizeMode.RUY: fixed_point_multiplier,
     RequantizeMode.HALF_UP: fixed_point_multiplier,
+    RequantizeMode.HALF_AWAY: fixed_point_multiplier,
     RequantizeMode.SHIFT: _encode_shift,
 }
 
@@ -195,6 +198,11 @@ def _scale_half_up_numpy(acc: Array, mantissa: Array, shift: Array) -> Array:
     return np.asarray((high + _half_numpy(right)) >> right)
 
 
+def _scale_half_away_numpy(acc: Array, mantissa: Array, shift: Array) -> Array:
+    magnitude = _scale_half_up_numpy(np.abs(acc.astype("int64")), mantissa, shift)
+    return np.asarray(np.where(acc < 0, -magnitude, magnitude))
+
+
 def _high_numpy(
     acc: Array, mantissa: Array, shift: Array, rounded: npt.ArrayLike
 ) -> tuple[Array, Array]:
@@ -224,6 +232,7 @@ _SCALE_NUMPY = {
     RequantizeMode.FIXED_POINT: _scale_fixed_point_numpy,
     RequantizeMode.RUY: _scale_ruy_numpy,
     RequantizeMode.HALF_UP: _scale_half_up_numpy,
+    RequantizeMode.HALF_AWAY: _scale_half_away_numpy,
     RequantizeMode.SHIFT: _scale_shift_numpy,
 }
 
@@ -290,6 +299,15 @@ def _lower_half_up(
     return (high + _half(right)) >> right
 
 
+def _lower_half_away(
+    acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, shift: tirx.PrimExpr
+) -> tirx.PrimExpr:
+    wide = acc.astype("int64")
+    negative = wide < _int64(0)
+    magnitude = _lower_half_up(tirx.Select(negative, -wide, wide), mantissa, shift)
+    return tirx.Select(negative, -magnitude, magnitude)
+
+
 def _high(
     acc: tirx.PrimExpr, mantissa: tirx.PrimExpr, shift: tirx.PrimExpr, added: tirx.PrimExpr
 ) -> tuple[tirx.PrimExpr, tirx.PrimExpr]:
@@ -326,5 +344,6 @@ _LOWER = {
     RequantizeMode.FIXED_POINT: _lower_fixed_point,
     RequantizeMode.RUY: _lower_ruy,
     RequantizeMode.HALF_UP: _lower_half_up,
+    RequantizeMode.HALF_AWAY: _lower_half_away,
     RequantizeMode.SHIFT: _lower_shift,
 }

@@ -39,6 +39,7 @@ class Convention(str, Enum):
     DOUBLE_ROUNDING = "double_rounding"  # gemmlowp, TFLite's reference: Q31, ties away from zero
     RUY = "ruy"  # ruy, TFLite's builtin kernels: Q31, ties up
     HALF_UP = "half_up"  # Q31 in one rounding, ties up
+    HALF_AWAY = "half_away"  # the same with ties away from zero: TFLite's reference matrix product
     DOUBLE_ROUNDING_SHORT = "double_rounding_short"  # the scales' product rounded to float32
     RUY_SHORT = "ruy_short"  # likewise
     XNNPACK = "xnnpack"  # as FLOAT32, and sums of two tensors in fixed point

@@ -139,7 +139,8 @@ class _Realizer:
     def _look_ahead(self, var: relax.Var) -> None:
         call = self.behind.get(var)
         self.emitter.convention = Convention.BACKEND if call is None else _convention(call)
-        self.emitter.behind = _grid_of(call) if call is not None and is_simulated(call) else None
+        reads = call is not None and is_simulated(call) and call.args[0].same_as(var)
+        self.emitter.behind = _grid_of(call) if reads else None
 
     def _realize(self, binding: relax.Binding) -> Value:
         if isinstance(binding, relax.MatchCast):
@@ -176,7 +177,7 @@ class _Realizer:
         operands = [self._value(operand) for operand in flat_operands(value) if _is_tensor(operand)]
         if all(isinstance(operand, Float) for operand in operands):
             return None
-        rule = rule_for(self.emitter.convention, value, operands)
+        rule = rule_for(self.emitter, value, operands)
         if rule is None and why_no_integers(value) is None:
             rule = RULES[role]
         return None if rule is None else rule(self.emitter, value, operands)

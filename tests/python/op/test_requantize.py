@@ -27,6 +27,7 @@ def exact(acc: int, multiplier: float, zero_point: int, mode: RequantizeMode, gr
         RequantizeMode.FIXED_POINT: exact_fixed_point,
         RequantizeMode.RUY: exact_ruy,
         RequantizeMode.HALF_UP: exact_half_up,
+        RequantizeMode.HALF_AWAY: exact_half_away,
         RequantizeMode.SHIFT: exact_shift,
     }[mode](acc, multiplier)
     return min(max(steps + zero_point, grid["qmin"]), grid["qmax"])
@@ -55,6 +56,11 @@ def exact_half_up(acc: int, multiplier: float) -> int:
     return (Fraction((acc << left) * mantissa, 1 << (31 + right)) + Fraction(1, 2)).__floor__()
 
 
+def exact_half_away(acc: int, multiplier: float) -> int:
+    magnitude = exact_half_up(abs(acc), multiplier)
+    return magnitude if acc >= 0 else -magnitude
+
+
 def q31(multiplier: float) -> tuple[int, int, int]:
     exponent = 0
     fraction = Fraction(multiplier)
@@ -73,6 +79,7 @@ def q31(multiplier: float) -> tuple[int, int, int]:
         (RequantizeMode.FIXED_POINT, [1, 2, 3, -1, -2, -3, 1, 1, 0, -1]),
         (RequantizeMode.RUY, [1, 2, 3, 0, -1, -2, 1, 1, 0, 0]),
         (RequantizeMode.HALF_UP, [1, 2, 3, 0, -1, -2, 0, 1, 0, -1]),
+        (RequantizeMode.HALF_AWAY, [1, 2, 3, -1, -2, -3, 0, 1, 0, -1]),
         (RequantizeMode.FLOAT, [0, 2, 2, 0, -2, -2, 0, 1, 0, -1]),
     ],
 )
@@ -87,6 +94,7 @@ def test_a_quarter_of_small_numbers(mode, expected):
         (RequantizeMode.FIXED_POINT, -290),
         (RequantizeMode.RUY, -289),
         (RequantizeMode.HALF_UP, -289),
+        (RequantizeMode.HALF_AWAY, -289),
         (RequantizeMode.FLOAT, -289),
     ],
 )

@@ -32,11 +32,11 @@ def import_model(request: Request) -> IRModule:
     kernels = kernel_set(request.rounding)
     model = _read(request.source)
     converters: list[Converter] = []
-    chosen: Callable[..., Converter] = Converter
-    if is_quantized(model):
-        chosen = partial(QuantizedConverter, kernels)
 
     def converter(*args: Any, **kwargs: Any) -> Converter:
+        chosen: Callable[..., Converter] = Converter
+        if is_quantized(model):
+            chosen = partial(QuantizedConverter, kernels)
         converters.append(chosen(*args, **kwargs))
         return converters[-1]
 

@@ -24,7 +24,7 @@ def _contractions(convolution: Convention, fully_connected: Convention) -> dict[
 
 
 #: 16-bit data with 8-bit weights: the same in every set.
-_WIDE = _contractions(Convention.INT16, Convention.HALF_UP)
+_WIDE = _contractions(Convention.INT16, Convention.HALF_AWAY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,10 @@ _ROWS = (
             "TRANSPOSE_CONV": _REFERENCE,
         },
         of_type={
-            "uint8": _contractions(Convention.RUY_SHORT, Convention.RUY_SHORT),
+            "uint8": {
+                **_contractions(Convention.RUY_SHORT, Convention.RUY_SHORT),
+                "DEPTHWISE_CONV_2D": Convention.DOUBLE_ROUNDING_SHORT,
+            },
         },
     ),
     KernelSet(
@@ -92,11 +95,9 @@ _ROWS = (
         oracle="OpResolverType.BUILTIN_REF; close to TensorFlow Lite for Microcontrollers",
         common=_REFERENCE,
         of_floats=(Rounding.HALF_UP, Formula.DIVIDE),
-        conventions={"FULLY_CONNECTED": Convention.HALF_UP},
+        conventions={"FULLY_CONNECTED": Convention.HALF_AWAY},
         of_type={
-            "uint8": _contractions(
-                Convention.DOUBLE_ROUNDING_SHORT, Convention.DOUBLE_ROUNDING_SHORT
-            ),
+            "uint8": _contractions(Convention.DOUBLE_ROUNDING_SHORT, Convention.HALF_AWAY),
         },
     ),
 )

@@ -32,7 +32,8 @@ from tvm_quant.errors import FrontendError, UnsupportedError
 from tvm_quant.frontend.tflite.converter import Converter
 from tvm_quant.frontend.tflite.grids import Grid, grid_of, tensor_name
 from tvm_quant.frontend.tflite.kernels import KernelSet
-from tvm_quant.ir import constant
+from tvm_quant.frontend.tflite.verify import LONGEST_AXIS
+from tvm_quant.ir import constant, tensor_shape
 from tvm_quant.op import Kind, QuantSpec, quantize_numpy, simulated_quantize
 
 Array = npt.NDArray[Any]
@@ -67,7 +68,6 @@ QUANTIZED_OPERATORS = frozenset(
         "ARG_MAX",
         "ARG_MIN",
         "AVERAGE_POOL_2D",
-        "BATCH_TO_SPACE_ND",
         "BROADCAST_TO",
         "CONCATENATION",
         "CONV_2D",
@@ -119,7 +119,6 @@ QUANTIZED_OPERATORS = frozenset(
         "SIN",
         "SLICE",
         "SOFTMAX",
-        "SPACE_TO_BATCH_ND",
         "SPACE_TO_DEPTH",
         "SPLIT",
         "SPLIT_V",
@@ -163,9 +162,11 @@ class QuantizedConverter(Converter):
         self._code = ""
         own = {
             "DEQUANTIZE": self._dequantize,
+            "EXPAND_DIMS": self._reshape,
             "FULLY_CONNECTED": self._fully_connected,
             "QUANTIZE": self._quantize,
             "SOFTMAX": self._softmax,
+            "SQUEEZE": self._reshape,
             "TRANSPOSE_CONV": self._transpose_conv,
         }
         self.convert_map.update(own)
@@ -241,6 +242,10 @@ class QuantizedConverter(Converter):
         ]
 
     def _quantizer(self, value: relax.Expr, name: str) -> relax.Expr:
+        if max((size or 0 for size in tensor_shape(value) or ()), default=0) > LONGEST_AXIS:
+            raise FrontendError(
+                f"Tensor '{name}' would have the shape {tensor_shape(value)}. The file is damaged."
+            )
         grid = self._grid_by_name.get(name)
         if grid is None or str(value.ty.dtype) != "float32":
             return value
@@ -343,6 +348,12 @@ class QuantizedConverter(Converter):
         if data.tensor_idx in self.grids:
             return self.get_tensor_expr(data)
         return self.convert_dequantize(op)
+
+    def _reshape(self, op: Any) -> relax.Expr:
+        """Axes of one come and go: the shape of the result says which."""
+        (data, *_), (result,) = self.get_input_tensors(op), self.get_output_tensors(op)
+        shape = [int(size) for size in result.tensor.ShapeAsNumpy()]
+        return R.reshape(self.get_tensor_expr(data), shape)
 
     def _softmax(self, op: Any) -> relax.Expr:
         """With `beta`, which TVM leaves out."""

@@ -16,8 +16,8 @@ from tvm_quant.errors import FrontendError
 from tvm_quant.frontend.base import first_line
 from tvm_quant.frontend.tflite.grids import tensor_name
 
-#: More elements are in no tensor.
-MOST_ELEMENTS = 1 << 40
+#: More elements are in no tensor, nor along an axis of one, nor under a window.
+MOST_ELEMENTS, LONGEST_AXIS, WIDEST_WINDOW = 1 << 31, 1 << 24, 1 << 12
 
 _BYTES = {
     tflite.TensorType.FLOAT32: 4,
@@ -83,6 +83,7 @@ def _verify_subgraph(model: tflite.Model, graph: tflite.SubGraph, size: int) -> 
         )
         _expect_indices(f"an input of {where}", [i for i in inputs if i != -1], tensors)
         _expect_indices(f"a result of {where}", outputs, tensors)
+        _verify_window(operator, where)
         for index in inputs:
             if index != -1 and index not in known and not graph.Tensors(index).IsVariable():
                 name = tensor_name(graph.Tensors(index), index)
@@ -90,12 +91,25 @@ def _verify_subgraph(model: tflite.Model, graph: tflite.SubGraph, size: int) -> 
         known |= set(outputs)
 
 
+def _verify_window(operator: tflite.Operator, where: str) -> None:
+    if operator.BuiltinOptionsType() != tflite.BuiltinOptions.Pool2DOptions:
+        return
+    table, options = operator.BuiltinOptions(), tflite.Pool2DOptions()
+    options.Init(table.Bytes, table.Pos)
+    sizes = options.FilterHeight(), options.FilterWidth(), options.StrideH(), options.StrideW()
+    if not all(1 <= size <= WIDEST_WINDOW for size in sizes):
+        raise _damaged(f"{where} has a window and strides of {sizes}")
+
+
 def _verify_tensor(model: tflite.Model, tensor: tflite.Tensor, index: int, size: int) -> bool:
     """Whether the tensor is a constant."""
     name = tensor_name(tensor, index)
     _expect_room({f"dimensions of '{name}'": tensor.ShapeLength()}, size)
     shape = _numbers(tensor.ShapeAsNumpy()) if tensor.ShapeLength() else []
-    if min(shape, default=0) < -1 or math.prod(map(abs, shape)) > MOST_ELEMENTS:
+    lengths = [abs(length) for length in shape]
+    longest = max(lengths, default=0)
+    wrong = min(shape, default=0) < -1 or longest > LONGEST_AXIS
+    if wrong or math.prod(lengths) > MOST_ELEMENTS:
         raise _damaged(f"tensor '{name}' has the shape {tuple(shape)}")
     _expect_indices(f"the buffer of tensor '{name}'", [tensor.Buffer()], model.BuffersLength())
     quantization = tensor.Quantization()

@@ -40,9 +40,7 @@ def realize_contraction(emitter: Emitter, call: relax.Call, operands: list[Value
     dtype = wide_dtype(float(bound.max()))
     kernel = weight.expr
     if weight.zero_point.any():
-        kernel = constant(
-            weight_steps.astype("int16" if np.abs(weight_steps).max() < 2**15 else "int32")
-        )
+        kernel = constant(weight_steps.astype(_narrowest(weight_steps)))
     if contraction_axes(call).transposed:
         expr = _convolve(emitter, call, emitter.centred(data, _signed(data)), kernel, dtype)
         offset = np.zeros((), "int64")
@@ -129,6 +127,15 @@ def _per_output(call: relax.Call, steps: Array) -> Array:
     keep = (0, axes.weight_output + 1)
     reduced = tuple(axis for axis in range(blocks.ndim) if axis not in keep)
     return along(blocks.sum(axis=reduced).reshape(-1), axes.output, rank(call))
+
+
+def _narrowest(steps: Array) -> str:
+    """The narrowest signed type that holds integers."""
+    return next(
+        dtype
+        for dtype in ("int8", "int16", "int32")
+        if np.iinfo(dtype).min <= steps.min() and steps.max() <= np.iinfo(dtype).max
+    )
 
 
 def _signed(codes: Codes) -> str:

@@ -71,6 +71,7 @@ CONVENTIONS: dict[Convention, Scaling] = {
     ),
     Convention.RUY_SHORT: Scaling(mode=RequantizeMode.RUY, multiplier=_of_float32_product),
     Convention.HALF_UP: Scaling(mode=RequantizeMode.HALF_UP, multiplier=_of_float32_product),
+    Convention.HALF_AWAY: Scaling(mode=RequantizeMode.HALF_AWAY, multiplier=_in_float64),
     Convention.XNNPACK: Scaling(
         mode=RequantizeMode.FLOAT, multiplier=_in_float32, recode=_by_eight_bits
     ),

@@ -63,7 +63,7 @@ class Emitter:
 
     Attributes:
         convention: of the next quantizer behind the call that is being realized.
-        behind: the grid of that quantizer, where it has a convention.
+        behind: the grid of that quantizer, where it has a convention and reads the call itself.
     """
 
     def __init__(self, builder: relax.BlockBuilder, mode: RequantizeMode, exact: bool = False):

@@ -51,10 +51,15 @@ class Row:
     takes: Callable[[list[Value]], bool]
 
 
-def rule_for(convention: Convention, call: relax.Call, operands: list[Value]) -> Rule | None:
-    """The rule of a convention for a call, if it has one that takes these operands."""
-    row = ROWS.get((convention, str(op_name(call))))
-    return row.rule if row is not None and row.takes(operands) else None
+def rule_for(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Rule | None:
+    """The rule for a call that a quantizer reads, by the convention of that.
+
+    None if there is no row, it does not take these operands, or something is computed between.
+    """
+    row = ROWS.get((emitter.convention, str(op_name(call))))
+    if row is None or emitter.behind is None:
+        return None
+    return row.rule if row.takes(operands) else None
 
 
 def two_tensors(operands: list[Value]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
-from tvm_quant.op import spec_for
+from tvm_quant.op import Convention, spec_for
 from tvm_quant.transform.canonicalize.constants import FUNCTIONS
 from tvm_quant.transform.channel_vector import with_rank
 from tvm_quant.transform.integer.emitter import Emitter, rank
@@ -39,7 +39,8 @@ def realize_move(emitter: Emitter, call: relax.Call, operands: list[Value]) -> V
         return _move_with_scales(emitter, call, value)
     if emitter.exact and isinstance(value, Accumulator) and not _pads(call):
         return replace(value, expr=emitter.emit(_same_call(call, value.expr, 0.0)))
-    if isinstance(value, Accumulator) and op_name(call) == "relax.permute_dims":
+    foreign = emitter.convention is not Convention.BACKEND
+    if foreign and isinstance(value, Accumulator) and op_name(call) == "relax.permute_dims":
         return _permute(emitter, call, value)
     if isinstance(value, Accumulator) and value.scale.size == 1:
         if emitter.exact and value.residue.any():

@@ -21,7 +21,7 @@ SUMS = [2, 6, 10, -2, -6, -10, 1, 3, -1, -3]
 QUARTERS = {
     "gemmlowp": [1, 2, 3, -1, -2, -3, 1, 1, 0, -1],
     "ruy": [1, 2, 3, 0, -1, -2, 1, 1, 0, 0],
-    "single": [1, 2, 3, 0, -1, -2, 0, 1, 0, -1],
+    "away": [1, 2, 3, -1, -2, -3, 0, 1, 0, -1],
     "float32": [0, 2, 2, 0, -2, -2, 0, 1, 0, -1],
 }
 RELU, RELU6 = 1, 3
@@ -77,7 +77,7 @@ def test_a_convolution_rounds_as_its_kernel_set(rounding, expected):
 
 @pytest.mark.parametrize(
     ("rounding", "expected"),
-    [("xnnpack", "float32"), ("builtin", "ruy"), ("reference", "single")],
+    [("xnnpack", "float32"), ("builtin", "ruy"), ("reference", "away")],
 )
 def test_a_matrix_product_rounds_as_its_kernel_set(rounding, expected):
     x = Tensor("x", (10, 1), scale=1.0)
@@ -246,16 +246,12 @@ def test_codes_of_real_numbers_at_ties():
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.inf, np.nan, 1e-40, 1e38])
 def test_a_scale_that_no_calibration_gives_is_refused(scale):
-    with pytest.raises(FrontendError, match=r"Tensor 'w' has the scale .* expected"):
-        load(convolution(scale=4.0, **{"scale": 1.0}) if scale is None else _with_scale(scale))
-
-
-def _with_scale(scale):
     x = Tensor("x", (1, 1), scale=1.0)
     w = Tensor("w", (1, 1), scale=scale, data=[1])
-    return one_operator(
-        "FULLY_CONNECTED", [x, w], Tensor("y", (1, 1), scale=1.0), "FullyConnectedOptions"
-    )
+    y = Tensor("y", (1, 1), scale=1.0)
+    model = one_operator("FULLY_CONNECTED", [x, w], y, "FullyConnectedOptions")
+    with pytest.raises(FrontendError, match=r"Tensor 'w' has the scale .* expected"):
+        load(model)
 
 
 def test_a_zero_point_that_the_type_does_not_hold_is_refused():
@@ -275,9 +271,7 @@ def test_scales_that_fit_no_axis_are_refused():
 
 def test_an_operator_without_conversion_is_refused_by_name():
     model = one_operator("CUMSUM", [Tensor("x", (4,), scale=1.0)], Tensor("y", (4,), scale=1.0))
-    with pytest.raises(
-        UnsupportedError, match=r"operator CUMSUM works on the quantized tensor 'x'"
-    ):
+    with pytest.raises(UnsupportedError, match="operator CUMSUM works on the quantized tensor 'x'"):
         load(model)
 
 
