@@ -13,6 +13,7 @@ from tvm_quant.ir import constant, tensor_shape
 from tvm_quant.op import (
     Convention,
     Formula,
+    QuantSpec,
     RequantizeMode,
     Rounding,
     quantize,
@@ -114,6 +115,10 @@ class Emitter:
 
     def look_up(self, table: Table, values: Array) -> relax.Expr:
         """The element of `values` for each code of the table's tensor."""
+        added = _only_added(values, table.codes.spec)
+        if added is not None:
+            wide = R.add(R.astype(table.codes.expr, "int32"), constant(np.int32(added)))
+            return self.emit(R.astype(wide, str(values.dtype)), "_moved")
         index = R.astype(table.codes.expr, "int32")
         if table.codes.spec.qmin:
             index = R.subtract(index, constant(np.int32(table.codes.spec.qmin)))
@@ -357,6 +362,14 @@ def half_of(shift: Array) -> Array:
 def wide_dtype(bound: float) -> str:
     """The accumulator type that holds +-bound."""
     return "int32" if bound <= INT32_LIMIT else "int64"
+
+
+def _only_added(values: Array, spec: QuantSpec) -> int | None:
+    """What a table adds to every code, such as 128 from signed to unsigned ones."""
+    if values.dtype.kind not in "iu" or values.size != spec.levels:
+        return None
+    added = values.astype("int64") - np.arange(spec.qmin, spec.qmax + 1)
+    return int(added[0]) if (added == added[0]).all() else None
 
 
 def tabulated(value: Value) -> Table | None:

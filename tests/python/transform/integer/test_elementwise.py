@@ -5,13 +5,16 @@ import pytest
 from tvm import relax
 
 from plain_tvm import build, run, run_one
-from realized import S8, U16, Grid, dtypes, normal, realize, to_float32, weight_grid
+from realized import S8, U8, U16, Grid, dtypes, normal, realize, to_float32, weight_grid
 from tvm_quant.ir import bindings, op_name
 from tvm_quant.op import (
     OP_SPECS,
+    Convention,
+    Kind,
     QuantSpec,
     Role,
     requantize_numpy,
+    simulated_quantize,
     simulated_quantize_numpy,
 )
 from tvm_quant.transform.realize import Realize
@@ -589,3 +592,23 @@ def test_an_operand_in_float_leaves_the_call_in_float(operator):
 
     simulated = build(body, x=SHAPE, y=SHAPE)
     np.testing.assert_array_equal(run_one(Realize()(simulated), x, y), run_one(simulated, x, y))
+
+
+def test_a_table_that_only_adds_is_an_addition():
+    """From signed to unsigned codes, as networks of 8-bit inputs begin."""
+    signed = Grid(0.5, -3, QuantSpec(symmetric=False))
+    unsigned = Grid(0.5, 125, U8)
+
+    def body(bb, x):
+        real = bb.emit(OP.dequantize(x, relax.const(np.float32(0.5)), relax.const(-3, "int8")))
+        call = simulated_quantize(
+            real, 0.5, 125, spec=U8, kind=Kind.ACTIVATION, convention=Convention.FLOAT32
+        )
+        q = bb.emit(call)
+        grid = relax.const(np.float32(0.5)), relax.const(125, "uint8")
+        return bb.emit(OP.quantize(q, *grid, out_dtype="uint8"))
+
+    x = np.arange(-128, 128).astype("int8")
+    mod = realize(body, x=("int8", 256))
+    assert "relax.take" not in {op_name(b.value) for b in bindings(mod["main"])}
+    np.testing.assert_array_equal(run_one(mod, x), unsigned.codes(signed.real(x)))

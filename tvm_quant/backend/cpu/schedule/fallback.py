@@ -53,12 +53,16 @@ def schedule_injective(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
     """Vectorizes the last loop where whole vectors fit, otherwise leaves that to LLVM."""
     loops = list(sch.get_loops(block))
     elements, bits = iteration_count(sch, block), element_bits(sch, block)
+    lanes, last = isa.vector_bits // bits, loop_extent(sch, loops[-1])
     if is_elementwise(sch, block) and elements is not None:
         loops = [sch.fuse(*loops)]
     # What counts are the bytes that are moved.
     work = None if elements is None else elements * bits // 32
-    lanes = isa.vector_bits // bits
     factor = vector_factor(loop_extent(sch, loops[-1]), lanes)
+    if last is not None and last % factor:
+        # Indices of a vector that crosses rows are divisions of each lane; those of a single
+        # element simplify, and LLVM vectorizes the loop.
+        factor = 1
     if factor > 1:
         *outer, last = loops
         rest, vector = sch.split(last, [None, factor])

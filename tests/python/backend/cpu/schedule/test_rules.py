@@ -119,6 +119,16 @@ def test_a_sum_that_two_blocks_read_is_no_contraction_of_ours():
     assert schedule_fallback(func, AVX2) is not None
 
 
+@pytest.mark.parametrize(("last", "vectors"), [(128, True), (144, False), (3, False)])
+def test_no_vector_crosses_a_row(last, vectors):
+    """Its lanes would each divide their index: forty times slower than one element at a time."""
+    data = te.placeholder((2, 8, last), "int8", name="data")
+    moved = te.compute(data.shape, lambda *i: data(*i).astype("int16") + te.const(1, "int16"))
+    sch = schedule_fallback(te.create_prim_func([data, moved]), VNNI)
+    assert sch is not None
+    assert ("T.vectorized" in sch.mod["main"].script()) is vectors
+
+
 def test_an_epilogue_that_moves_elements_is_no_epilogue():
     data = te.placeholder((12, 6), name="data")
     weight = te.placeholder((2, 1, 6, 8), name="weight")
