@@ -37,15 +37,9 @@ def import_model(
         ),
     ] = None,
     shape: options.Shape = None,
-    dump_ir: Annotated[
-        Path | None, typer.Option(help="Folder that gets the module after each pass.")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say why operators stayed in float.")
-    ] = False,
-    slim: Annotated[
-        bool, typer.Option("--slim", help="Leave out the network that quantizers stand in.")
-    ] = False,
+    dump_ir: options.DumpIr = None,
+    explain: options.Explain = False,
+    slim: options.Slim = False,
 ) -> None:
     """Take over a network that another tool quantized, with its scales and its integers.
 

@@ -62,6 +62,14 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any field of QuantizeConfig, as FIELD=VALUE; repeatable."),
 ]
+DumpIr = Annotated[Path | None, typer.Option(help="Folder that gets the module after each pass.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Say why operators stayed in float.")]
+Slim = Annotated[
+    bool,
+    typer.Option(
+        "--slim", help="Leave out the float weights, which evaluate needs to compare layers."
+    ),
+]
 Shape = Annotated[
     list[str] | None,
     typer.Option(help="Shape of an input, as NAME=1,3,224,224; repeatable."),

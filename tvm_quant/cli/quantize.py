@@ -110,18 +110,9 @@ def quantize_model(
         typer.Option(help="What to do with a float input that is all zero."),
     ] = None,
     workers: Workers = 1,
-    dump_ir: Annotated[
-        Path | None, typer.Option(help="Folder that gets the module after each pass.")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say why operators stayed in float.")
-    ] = False,
-    slim: Annotated[
-        bool,
-        typer.Option(
-            "--slim", help="Leave out the float weights, which evaluate needs to compare layers."
-        ),
-    ] = False,
+    dump_ir: options.DumpIr = None,
+    explain: options.Explain = False,
+    slim: options.Slim = False,
 ) -> None:
     """Quantize a float network to integers.
 

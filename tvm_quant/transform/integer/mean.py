@@ -8,15 +8,22 @@ import numpy as np
 from tvm import relax
 
 from tvm_quant.ir import constant, op_name, tensor_shape
+from tvm_quant.op import Convention
 from tvm_quant.transform.integer.contraction import pad_spatial
 from tvm_quant.transform.integer.emitter import Emitter, wide_dtype
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Value
 
 
 def realize_mean(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
-    """mean, average pools."""
+    """mean, average pools.
+
+    Averages of integers meet ties, which a reference that adds up float32 decides by its rounding
+    errors: where that is the convention, the average stays one of floats.
+    """
     codes = operands[0]
     if not isinstance(codes, Codes) or codes.scale.size != 1:
+        return None
+    if emitter.convention is Convention.NEAREST:
         return None
     shape = tensor_shape(codes.expr) or ()
     axes = _reduced_axes(call, shape)
