@@ -12,6 +12,7 @@ from tvm_quant import dataset, estimator, hardware, transform  # noqa: E402
 from tvm_quant.backend import Runner, compile  # noqa: E402
 from tvm_quant.config import BiasCorrection, LayerConfig, QuantizeConfig  # noqa: E402
 from tvm_quant.errors import TvmQuantError  # noqa: E402
+from tvm_quant.export import export_qdq  # noqa: E402
 from tvm_quant.frontend import load  # noqa: E402
 from tvm_quant.op import Kind, QuantSpec, requantize, simulated_quantize  # noqa: E402
 from tvm_quant.quantize import quantize  # noqa: E402
@@ -40,6 +41,7 @@ __all__ = [
     "control_accuracy",
     "dataset",
     "estimator",
+    "export_qdq",
     "hardware",
     "load",
     "quantize",

@@ -17,7 +17,7 @@ ORDER = (
     ("estimator", "placement", "backend"),
     ("transform",),
     ("quantize",),
-    ("artifact",),
+    ("artifact", "export"),
     ("report",),
     ("search",),
     ("bench", "demo"),

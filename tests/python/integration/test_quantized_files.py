@@ -230,12 +230,11 @@ def test_all_rows_of_operators_on_codes_are_those_of_onnx_runtime(shared: Path, 
     assert rows_that_differ(shared, name, kind) == 0
 
 
-@pytest.mark.parametrize(("name", "most"), [("qdq_s8s8_pertensor", 11), ("qdq_u8s8_perchannel", 8)])
+@pytest.mark.parametrize(("name", "most"), [("qdq_s8s8_pertensor", 2), ("qdq_u8s8_perchannel", 5)])
 def test_rows_of_quantizers_around_float_operators(shared: Path, name: str, most: int):
     """ONNX Runtime sums these convolutions in float32, which rounds next to boundaries.
 
     Of 8.6 million results of convolutions, 6 and 16 are not those of float64 on the same operands,
-    all within 2e-5 of a boundary, and 19 and 18 of the averages, all of which are ties. Each moves
-    codes in the layers behind.
+    all within 2e-5 of a boundary. Each moves codes in the layers behind.
     """
     assert rows_that_differ(shared, name, "noopt") <= most
