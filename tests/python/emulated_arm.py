@@ -20,7 +20,7 @@ import tvm_ffi
 from tvm import IRModule, relax
 from tvm.target import Target
 
-from tvm_quant.backend import compile
+from tvm_quant.backend.build import compile_watched
 
 COMPILER = "aarch64-linux-gnu-gcc"
 DISASSEMBLER = "aarch64-linux-gnu-objdump"
@@ -55,7 +55,7 @@ class EmulatedArm:
     """
 
     def __init__(self, mod: IRModule, target: Target, cpu: str, folder: Path):
-        executable = compile(mod, target)
+        executable = compile_watched(mod, target)
         (library,) = executable.mod.imports
         kernels, program = folder / "kernels.o", folder / "kernels"
         library.write_to_file(str(kernels), "o")

@@ -17,7 +17,7 @@ from typing import Any
 import tvm
 from tvm import IRModule, relax
 
-from tvm_quant.backend import compile
+from tvm_quant.backend.build import compile_watched
 from tvm_quant.bench.contractions import Contraction, Shape, contractions
 from tvm_quant.bench.samples import Array
 from tvm_quant.ir import io_signature
@@ -63,7 +63,7 @@ def layer_times(mod: IRModule, inputs: Mapping[str, Array], *, rounds: int = 20)
         Layers in the order of the module, then other kernels, longest first. Contractions that
         are computed in other ways (products of two activations) are among the other kernels.
     """
-    vm = relax.VirtualMachine(compile(mod), tvm.cpu())
+    vm = relax.VirtualMachine(compile_watched(mod), tvm.cpu())
     tensors = [tvm.runtime.tensor(inputs[info.name]) for info in io_signature(mod)]
     runs = [_run(vm, tensors) for _ in range(rounds + 1)][1:]
     calls = [
