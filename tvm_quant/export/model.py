@@ -140,8 +140,8 @@ class _Export:
         node = node_name(self.func, var)
         if write is None:
             raise UnsupportedError(
-                f"Node '{node}' computes {op_name(value) or type(value).__name__}, for which this "
-                f"package writes no ONNX operator. It knows {', '.join(sorted(OPERATORS))}."
+                f"Node '{node}' computes {op_name(value) or type(value).__name__}, for which there "
+                "is no ONNX operator here. Networks that came from ONNX can go back."
             )
         operands = [arg for arg in flat_operands(value) if _is_tensor(arg)]
         inputs = [self._tensor(operand, f"{var.name}_constant") for operand in operands]
