@@ -83,11 +83,14 @@ def quantize_numpy(
     zero_point = np.asarray(zero_point, "float32")
     with np.errstate(over="ignore"):  # what overflows saturates
         steps = data * _inverse(scale, spec) if spec.formula is Formula.RECIPROCAL else data / scale
+    return to_dtype(rounded_numpy(steps, zero_point, spec), spec)
+
+
+def rounded_numpy(steps: Array, zero_point: Array, spec: QuantSpec) -> Array:
+    """Codes before the clamp, of real numbers in steps of the scale."""
     if spec.formula is Formula.SHIFT:
-        codes = round_numpy(steps + zero_point, spec.rounding)
-    else:
-        codes = round_numpy(steps, spec.rounding) + zero_point
-    return to_dtype(codes, spec)
+        return round_numpy(steps + zero_point, spec.rounding)
+    return round_numpy(steps, spec.rounding) + zero_point
 
 
 def _inverse(scale: Array, spec: QuantSpec) -> Array:

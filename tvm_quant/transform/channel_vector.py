@@ -21,6 +21,11 @@ def along(vector: Array, axis: int, ndim: int) -> Array:
     return vector.reshape(shape)
 
 
+def with_last_axis(array: Array) -> Array:
+    """One more axis at the end, which a number does not need to broadcast."""
+    return array[..., None] if array.ndim else array
+
+
 def with_rank(array: Array, ndim: int) -> Array:
     """An array with axes of one in front, as broadcasting sees it."""
     return array.reshape((1,) * (ndim - array.ndim) + array.shape)

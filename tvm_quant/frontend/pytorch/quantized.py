@@ -34,8 +34,6 @@ from tvm_quant.op import (
 
 Array = npt.NDArray[Any]
 
-NAMESPACE = "quantized_decomposed"
-
 #: dtype of codes -> (bits, signed)
 _TYPES = {
     torch.uint8: (8, False),

@@ -14,6 +14,7 @@ from tvm import relax
 
 from tvm_quant.ir import constant_value
 from tvm_quant.op import threshold, threshold_numpy
+from tvm_quant.transform.channel_vector import with_last_axis
 from tvm_quant.transform.integer.emitter import Emitter, tabulated
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes, Float, Value
 
@@ -38,7 +39,7 @@ def realize_threshold(emitter: Emitter, call: relax.Call, value: Value) -> Float
 def _in_steps(acc: Accumulator, thresholds: Array) -> Array:
     """The smallest sum that reaches each threshold; beyond the clamp all do, or none does."""
     fields = ("scale", "residue", "low", "high")
-    wide = replace(acc, **{name: _with_last_axis(getattr(acc, name)) for name in fields})
+    wide = replace(acc, **{name: with_last_axis(getattr(acc, name)) for name in fields})
     limit = float(np.iinfo(acc.dtype).max)
     with np.errstate(invalid="ignore"):
         steps = np.ceil((thresholds - wide.residue) / wide.scale)
@@ -46,7 +47,3 @@ def _in_steps(acc: Accumulator, thresholds: Array) -> Array:
     steps = np.where(thresholds > wide.high, limit, steps)
     largest = limit if acc.dtype == "int32" else 2.0**62
     return np.clip(steps, -largest, largest).astype(acc.dtype)
-
-
-def _with_last_axis(array: Array) -> Array:
-    return array[..., None] if array.ndim else array

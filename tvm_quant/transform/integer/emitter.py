@@ -20,7 +20,7 @@ from tvm_quant.op import (
     quantize_numpy,
     requantize,
 )
-from tvm_quant.op.simulated_quantize import float32_bounds
+from tvm_quant.op.simulated_quantize import FLOAT32_BITS, float32_bounds
 from tvm_quant.transform.integer.value import (
     INT32_LIMIT,
     INT64_LIMIT,
@@ -37,9 +37,6 @@ R = relax.op
 
 #: Fraction bits that a code gains before a constant or another tensor is added to it.
 FRACTION_BITS = 16
-
-#: Bits of the fraction of a float32.
-FLOAT32_BITS = 24
 
 #: Bits of a sum beside its sign that more is added to; one more bit is left for what is added.
 ROOM = {"int32": 30, "int64": 61}

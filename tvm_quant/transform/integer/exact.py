@@ -21,13 +21,13 @@ from tvm import relax
 
 from tvm_quant.ir import constant
 from tvm_quant.op import (
-    Formula,
     RequantizeMode,
     quantize_numpy,
     requantize_numpy,
-    round_numpy,
+    rounded_numpy,
     threshold,
 )
+from tvm_quant.transform.channel_vector import with_last_axis
 from tvm_quant.transform.integer.emitter import INT64_BITS, Emitter, free_bits, rank
 from tvm_quant.transform.integer.value import Accumulator, Array, Codes
 
@@ -55,10 +55,10 @@ def smallest_sums(acc: Accumulator, wanted: Codes) -> Array:
     Shape: the broadcast one of the arrays of `acc` and `wanted`, and the number of codes less one.
     Where no sum gets there, it is one more than the largest.
     """
-    acc, wanted = _with_last_axis(acc, wanted)
+    acc, wanted = _along_codes(acc, wanted)
     spec = wanted.spec
     codes = np.arange(spec.qmin + 1, spec.qmax + 1)
-    reach = np.ceil(np.minimum(acc.bound, 2.0**INT64_BITS / 2)).astype("int64")
+    reach = _reach(acc)
     shape = np.broadcast_shapes(
         *(a.shape for a in (acc.scale, acc.residue, acc.low, acc.high, reach)),
         *(wanted.scale.shape, codes.shape),
@@ -73,26 +73,25 @@ def smallest_sums(acc: Accumulator, wanted: Codes) -> Array:
     return low
 
 
-def _with_last_axis(acc: Accumulator, wanted: Codes) -> tuple[Accumulator, Codes]:
+def _along_codes(acc: Accumulator, wanted: Codes) -> tuple[Accumulator, Codes]:
     """Arrays that broadcast against one more axis, that of the codes."""
-
-    def widened(array: Array) -> Array:
-        return array[..., None] if array.ndim else array
-
     fields = ("scale", "bound", "low", "high", "residue")
+    scale, zero_point = with_last_axis(wanted.scale), with_last_axis(wanted.zero_point)
     return (
-        replace(acc, **{name: widened(np.asarray(getattr(acc, name))) for name in fields}),
-        replace(wanted, scale=widened(wanted.scale), zero_point=widened(wanted.zero_point)),
+        replace(acc, **{name: with_last_axis(np.asarray(getattr(acc, name))) for name in fields}),
+        replace(wanted, scale=scale, zero_point=zero_point),
     )
+
+
+def _reach(acc: Accumulator) -> Array:
+    """The largest sum."""
+    return np.ceil(np.minimum(acc.bound, 2.0**INT64_BITS / 2)).astype("int64")
 
 
 def _real_codes(sums: Array, acc: Accumulator, wanted: Codes) -> Array:
     real = np.clip(acc.scale * sums + acc.residue, acc.low, acc.high)
-    steps, spec = real / wanted.scale, wanted.spec
-    if spec.formula is Formula.SHIFT:
-        codes = round_numpy(steps + wanted.zero_point, spec.rounding)
-    else:
-        codes = round_numpy(steps, spec.rounding) + wanted.zero_point
+    spec = wanted.spec
+    codes = rounded_numpy(real / wanted.scale, wanted.zero_point, spec)
     return np.clip(codes, spec.qmin, spec.qmax)
 
 
@@ -100,8 +99,7 @@ def _is_proven(
     codes: Callable[[Array], Array], smallest: Array, acc: Accumulator, wanted: Codes
 ) -> bool:
     """Whether `codes` gives each code to the smallest sum that has it, and not to the one below."""
-    wide, _ = _with_last_axis(acc, wanted)
-    reach = np.ceil(np.minimum(wide.bound, 2.0**INT64_BITS / 2)).astype("int64")
+    reach = with_last_axis(_reach(acc))
     levels = np.arange(wanted.spec.qmin + 1, wanted.spec.qmax + 1)
     occurs = smallest <= reach
     has_below = smallest > -reach
@@ -130,22 +128,18 @@ class _Candidate:
 
     def codes(self, sums: Array) -> Array:
         """By NumPy; `sums` has the codes along its last axis."""
-
-        def widened(array: Array) -> Array:
-            return array[..., None] if array.ndim else array
-
         spec = self.wanted.spec
         scaled = requantize_numpy(
-            (sums << widened(self.bits)) + widened(self.added),
-            widened(self.multiplier),
-            widened(self.wanted.zero_point),
+            (sums << with_last_axis(self.bits)) + with_last_axis(self.added),
+            with_last_axis(self.multiplier),
+            with_last_axis(self.wanted.zero_point),
             dtype=spec.dtype,
             qmin=spec.qmin,
             qmax=spec.qmax,
             mode=self.mode,
         )
         low, high = (
-            widened(quantize_numpy(bound, self.wanted.scale, self.wanted.zero_point, spec))
+            with_last_axis(quantize_numpy(bound, self.wanted.scale, self.wanted.zero_point, spec))
             for bound in (self.acc.low, self.acc.high)
         )
         return np.clip(scaled, low, high)

@@ -113,8 +113,7 @@ def _permute(emitter: Emitter, call: relax.Call, acc: Accumulator) -> Accumulato
     """The axes of what is pending go with those of the tensor."""
     ndim = rank(acc.expr)
     axes = [int(axis) for axis in call.attrs.axes or reversed(range(ndim))]
-    names = ("scale", "bound", "offset", "fraction", "low", "high", "residue")
-    arrays = {name: getattr(acc, name) for name in names}
+    arrays = {name: getattr(acc, name) for name in _FIELDS[Accumulator]}
     moved = {
         name: with_rank(array, ndim).transpose(axes) if array.ndim else array
         for name, array in arrays.items()
