@@ -39,9 +39,12 @@ def load(
             `tvm.IRModule` or a pair (`tvm.IRModule`, params).
         shapes: input shapes that replace the model's, {input name: shape}; ONNX and TFLite only.
         example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`.
-        rounding: whose integers a network that is quantized already is to give. For TFLite
-            "xnnpack" (as the runtime computes by default), "builtin" (its own kernels without
-            delegates) or "reference" (its reference kernels).
+        rounding: whose integers a network that is quantized already is to give. For ONNX "exact"
+            (integer sums, the default) or "onnxruntime" (convolutions between DequantizeLinear and
+            QuantizeLinear stay in float32 and add in that runtime's order, as it does without graph
+            optimizations: where a sum falls on a tie, that order decides). For TFLite "xnnpack" (as
+            the runtime computes by default), "builtin" (its own kernels without delegates) or
+            "reference" (its reference kernels).
 
     Returns:
         (mod, params): `mod["main"]` computes the network in float; what another tool quantized
