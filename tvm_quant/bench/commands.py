@@ -9,6 +9,7 @@ from tvm_quant.bench.agreement import agreement
 from tvm_quant.bench.builds import builds
 from tvm_quant.bench.control import control
 from tvm_quant.bench.exported import exported
+from tvm_quant.bench.imported import imported
 from tvm_quant.bench.memory import memory
 from tvm_quant.bench.pareto import pareto
 from tvm_quant.bench.peers import peers
@@ -22,6 +23,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "agreement": agreement,
     "builds": builds,
     "exported": exported,
+    "imported": imported,
     "pareto": pareto,
     "control": control,
     "memory": memory,
