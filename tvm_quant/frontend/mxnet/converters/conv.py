@@ -50,7 +50,7 @@ def deconvolution(node: Node) -> relax.Expr:
 
 
 def fully_connected(node: Node) -> relax.Expr:
-    """The product with the transpose of weight (O, I) of data that is flat but for axis 0, or not."""
+    """Data, flat but for axis 0 or as it is, times the transpose of weight (O, I)."""
     data = node.data
     if node.attributes.flag("flatten", default=True) and node.rank() != 2:
         data = node.emit(R.reshape(data, (node.shape()[0], -1)))

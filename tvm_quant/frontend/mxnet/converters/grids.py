@@ -15,9 +15,11 @@ class Grid:
 
     Attributes:
         reach: the largest magnitude that a code stands for, > 0.
-        signed: codes from -127 to 127; otherwise from 0 to 255.
+        signed: it is the code 127, and -128 is there too; otherwise it is the code 255.
 
-    Source: src/operator/quantization/quantization_utils.h of MXNet 1.9.1.
+    Source: src/operator/quantization/quantization_utils.h of MXNet 1.9.1, as its CUDA kernels and
+    those of matrix products mean it. Its oneDNN kernels that make codes of float tensors and float
+    tensors of codes divide by 127.5 and 255.5, so their codes differ by one here and there.
 
     >>> Grid(reach=2.55, signed=False).scale
     0.01
@@ -34,7 +36,7 @@ class Grid:
     @property
     def spec(self) -> QuantSpec:
         """The codes."""
-        return QuantSpec(bits=8, signed=self.signed, narrow=self.signed)
+        return QuantSpec(bits=8, signed=self.signed)
 
 
 #: {variable of a quantized tensor: its grid}.

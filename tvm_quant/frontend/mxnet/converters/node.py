@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -85,5 +86,5 @@ class Node:
 
 
 #: One result, or several; None among them stands for the range of a tensor of codes.
-Results = relax.Expr | list[relax.Expr | None]
+Results: TypeAlias = relax.Expr | list[relax.Expr | None]
 Converter = Callable[[Node], Results]

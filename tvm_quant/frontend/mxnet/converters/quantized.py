@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 from tvm import relax
 
 from tvm_quant.frontend.mxnet.converters import conv, norm, pool, shape
@@ -144,7 +145,7 @@ def real(node: Node, index: int, ranges: int | None = None) -> relax.Var:
     if ranges is None or str(codes.dtype) not in _SIGNED:
         raise ValueError(f"its input {index} is a parameter of type {codes.dtype}; expected codes")
     grid = _grid_of_parameter(node, ranges, str(codes.dtype))
-    numbers = codes.astype("float32") * np.float32(grid.scale)
+    numbers = _codes_of(node, index, ranges).astype("float32") * np.float32(grid.scale)
     return _quantizer(node, constant(numbers), grid, kind=Kind.WEIGHT)
 
 
@@ -162,7 +163,14 @@ def _after(node: Node, position: int) -> int:
 
 def _grid_of_parameter(node: Node, ranges: int, dtype: str) -> Grid:
     ends = [node.known(ranges + i, "range of a parameter").item() for i in (0, 1)]
-    return _grid(ends, signed=_SIGNED[dtype])
+    return _grid(ends if any(ends) else (0.0, 1.0), signed=_SIGNED[dtype])
+
+
+def _codes_of(node: Node, index: int, ranges: int) -> npt.NDArray[np.generic]:
+    """The codes of a parameter. Of one that is zero everywhere MXNet makes arbitrary ones."""
+    codes = node.known(index, "codes")
+    empty = not any(node.known(ranges + i, "range of a parameter").item() for i in (0, 1))
+    return np.zeros_like(codes) if empty else codes
 
 
 def _calibrated_grid(node: Node, default: str = "int8") -> Grid:
@@ -216,6 +224,7 @@ def _bias(node: Node, scale: float) -> relax.Expr:
     bias = node.known(2, "bias")
     if str(bias.dtype) in _SIGNED:
         grid = _grid_of_parameter(node, _after(node, 2), str(bias.dtype))
+        bias = _codes_of(node, 2, _after(node, 2))
         bias = np.rint(bias.astype("float64") * (grid.scale / scale))
         codes = np.clip(bias, -INT32_MAX, INT32_MAX).astype("int32")
     elif str(bias.dtype) == "int32":
