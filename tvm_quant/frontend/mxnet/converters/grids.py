@@ -21,8 +21,8 @@ class Grid:
     those of matrix products mean it. Its oneDNN kernels that make codes of float tensors and float
     tensors of codes divide by 127.5 and 255.5, so their codes differ by one here and there.
 
-    >>> Grid(reach=2.55, signed=False).scale
-    0.01
+    >>> Grid(reach=63.75, signed=False).scale
+    0.25
     """
 
     reach: float

@@ -1,15 +1,12 @@
 """Pooling, and pooling to a given size.
 
-Windows that reach beyond the padding (convention "full") count less there: MXNet divides an average
-by the elements up to the end of the padding, TVM by all or by those of the data alone. So the
-padding of such an average is put on first.
-
 Source: src/operator/nn/pool.h of MXNet 1.9.1.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tvm import relax
 
@@ -36,13 +33,14 @@ def pooling(node: Node) -> relax.Expr:
     convention = node.attributes.text("pooling_convention", "valid")
     if convention not in _CEIL:
         raise ValueError(f"its convention is '{convention}'; supported are {', '.join(_CEIL)}")
-    window = node.attributes.sizes("kernel")
+    ceil, window = _CEIL[convention], node.attributes.sizes("kernel")
+    _refuse_empty_windows(node, window, ceil)
     if kind == "max":
-        return _windows(node, _MAX[rank], node.data, window, pads(node, rank), _CEIL[convention])
-    average = _average(node, window, ceil=_CEIL[convention], whole=kind == "sum")
-    if kind == "avg":
-        return average
-    return R.multiply(node.emit(average), node.scalar(math.prod(window)))
+        return _windows(node, _MAX[rank], window, ceil_mode=ceil)
+    if kind == "sum":
+        return _sum(node, window, ceil=ceil)
+    whole = node.attributes.flag("count_include_pad", default=True)
+    return _windows(node, _AVERAGE[rank], window, ceil_mode=ceil, count_include_pad=whole)
 
 
 def adaptive_average(node: Node) -> relax.Expr:
@@ -53,41 +51,42 @@ def adaptive_average(node: Node) -> relax.Expr:
     return R.nn.adaptive_avg_pool2d(node.data, size * 2 if len(size) == 1 else size)
 
 
-def _average(node: Node, window: tuple[int, ...], *, ceil: bool, whole: bool) -> relax.Expr:
+def _sum(node: Node, window: tuple[int, ...], *, ceil: bool) -> relax.Expr:
+    """An average times its count; windows that are not full are filled up with zeros first."""
     rank = len(window)
-    data, padding, count = node.data, pads(node, rank), whole
-    if node.attributes.flag("count_include_pad", default=True) and not whole:
-        count = not (ceil and _reaches_beyond(node, window))
-        if not count and any(padding):
-            width = [0, 0, 0, 0, *(size for pad in padding for size in (pad, pad))]
-            data, padding = node.emit(R.nn.pad(data, width)), (0,) * rank
-    return _windows(node, _AVERAGE[rank], data, window, padding, ceil, count_include_pad=count)
+    if ceil:
+        sizes = zip(node.shape()[2:], pads(node, rank), window, _strides(node, rank), strict=True)
+        width = [0, 0, 0, 0]
+        for size, pad, extent, stride in sizes:
+            width += [0, -(size + 2 * pad - extent) % stride]
+        node = replace(node, inputs=[node.emit(R.nn.pad(node.data, width))])
+    average = _windows(node, _AVERAGE[rank], window, count_include_pad=True)
+    return R.multiply(node.emit(average), node.scalar(math.prod(window)))
 
 
-def _reaches_beyond(node: Node, window: tuple[int, ...]) -> bool:
-    """Whether the last window is not full."""
+def _refuse_empty_windows(node: Node, window: tuple[int, ...], ceil: bool) -> None:
+    """MXNet gives a maximum of nothing there."""
     rank = len(window)
-    strides = node.attributes.sizes("stride", (1,) * rank) or (1,) * rank
-    sizes = zip(node.shape()[2:], pads(node, rank), window, strides, strict=True)
-    return any((size + 2 * pad - width) % stride for size, pad, width, stride in sizes)
+    sizes = zip(node.shape()[2:], pads(node, rank), window, _strides(node, rank), strict=True)
+    for size, pad, extent, stride in sizes:
+        steps = -(-(size + 2 * pad - extent) // stride) if ceil else 0
+        if steps * stride >= size + pad:
+            raise ValueError(
+                "its last window lies behind the data; use the convention 'valid', or less padding"
+            )
 
 
-def _windows(
-    node: Node,
-    operator: object,
-    data: relax.Expr,
-    window: tuple[int, ...],
-    padding: tuple[int, ...],
-    ceil: bool,
-    **more: bool,
-) -> relax.Expr:
+def _strides(node: Node, rank: int) -> tuple[int, ...]:
+    return node.attributes.sizes("stride", (1,) * rank) or (1,) * rank
+
+
+def _windows(node: Node, operator: object, window: tuple[int, ...], **more: bool) -> relax.Expr:
     assert callable(operator)
     rank = len(window)
     return operator(
-        data,
+        node.data,
         pool_size=list(window),
-        strides=list(node.attributes.sizes("stride", (1,) * rank) or (1,) * rank),
-        padding=list(padding) * 2,
-        ceil_mode=ceil,
+        strides=list(_strides(node, rank)),
+        padding=list(pads(node, rank)) * 2,
         **more,
     )
