@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 
 # What `make test-current` leaves to `make test`: whole networks, kernels and measurements, which take
 # two thirds of the time and see NumPy through the parts that stay in.
-SLOW := backend bench integration search test_tutorials.py
+SLOW := backend bench cli integration search test_documentation.py test_tutorials.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-current lint types tutorials bench format clean
