@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import tvm
 import tvm_ffi
 import typer
+from tvm import IRModule
 
 from tvm_quant import frontend
 from tvm_quant.backend import Runner
@@ -107,13 +109,13 @@ def measure(mxnet: Any, name: str, rounds: int, calibration: int) -> Imported:
     shapes = {INPUT: (1, 3, size, size)}
     live, _ = frontend.load(block, shapes=shapes)
     import_s = time.perf_counter() - started
-    runner = Runner(Prepare()(live))
+    runner = Runner(_prepared(live))
     exact = _outputs(runner, evaluation)
     error = _error(exact, wanted)
     with _exported(mxnet, block, images[:1]) as path:
         stored, _ = frontend.load(path, shapes=shapes)
     if not tvm_ffi.structural_equal(stored, live, map_free_vars=True):
-        error = max(error, _error(_outputs(Runner(Prepare()(stored)), evaluation), wanted))
+        error = max(error, _error(_outputs(Runner(_prepared(stored)), evaluation), wanted))
 
     started = time.perf_counter()
     with quiet():
@@ -137,7 +139,7 @@ def _library() -> Any:
     os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
     try:
         import mxnet
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:  # with a newer NumPy it lacks numpy.bool
         raise missing_extra("mxnet", "mxnet") from error
     return mxnet
 
@@ -188,6 +190,11 @@ def _exported(mxnet: Any, block: Any, image: Array) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         block.export(str(Path(folder) / "network"))
         yield Path(folder) / "network-symbol.json"
+
+
+def _prepared(mod: IRModule) -> IRModule:
+    result: IRModule = tvm.transform.Sequential([Prepare()])(mod)
+    return result
 
 
 def _outputs(runner: Runner, images: Array) -> Array:
