@@ -72,7 +72,8 @@ class _Importer:
         if unknown:
             raise FrontendError(
                 f"No shape is known for {_some(unknown)}. Give the shapes of inputs: "
-                f'shapes={{"{unknown[0]}": (1, 3, 224, 224)}}. A parameter among these names '
+                f'shapes={{"{unknown[0]}": (1, 3, 224, 224)}} (--shape {unknown[0]}=1,3,224,224). '
+                "A parameter among these names "
                 "has no value: pass the .params file that belongs to the symbol."
             )
         return found

@@ -154,8 +154,12 @@ def test_a_block_a_symbol_and_its_files_are_the_same_network(mx, tmp_path):
     block(mx.nd.array(x))
     block.export(str(tmp_path / "net"))
     symbol, arguments, statistics = mx.model.load_checkpoint(str(tmp_path / "net"), 0)
+    imported = mx.gluon.SymbolBlock.imports(
+        str(tmp_path / "net-symbol.json"), ["data"], str(tmp_path / "net-0000.params")
+    )
     for source in (
         block,
+        imported,
         tmp_path / "net-symbol.json",
         (symbol, {**arguments, **statistics}),
         (symbol, arguments, statistics),
@@ -196,12 +200,10 @@ def test_a_block_of_several_inputs_and_outputs(mx):
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [("mobilenetv2_0.25", 64), ("resnet18_v1", 32), ("densenet121", 32)]
+    ("name", "size"), [("mobilenetv2_0.25", 64), ("resnet18_v1", 32), ("squeezenet1.1", 224)]
 )
 def test_networks_of_the_zoo(mx, name, size):
     """`tvm-quant bench mxnet` runs all of them."""
-    if name == "densenet121":
-        size = 224  # its last pool is that large
     block = mx.gluon.model_zoo.vision.get_model(name)
     block.initialize(mx.init.Xavier())
     x = normal(1, 3, size, size)

@@ -185,6 +185,23 @@ FUNCTIONS = {
     "abs": ({}, np.abs),
     "ceil": ({}, np.ceil),
     "cos": ({}, np.cos),
+    "cosh": ({}, np.cosh),
+    "arctan": ({}, np.arctan),
+    "expm1": ({}, np.expm1),
+    "fix": ({}, np.trunc),
+    "ones_like": ({}, np.ones_like),
+    "reciprocal": ({}, lambda x: 1 / x),
+    "rint": ({}, np.round),
+    "sinh": ({}, np.sinh),
+    "tan": ({}, np.tan),
+    "zeros_like": ({}, np.zeros_like),
+    "reverse": ({"axis": "(1, 3)"}, lambda x: x[:, ::-1, :, ::-1]),
+    "norm": ({}, lambda x: np.sqrt((x**2).sum()).reshape(1)),
+    "norm of rows": ({"ord": 1, "axis": 3}, lambda x: np.abs(x).sum(3)),
+    "smooth_l1": (
+        {"scalar": 2},
+        lambda x: np.where(np.abs(x) < 0.25, 2 * x**2, np.abs(x) - 0.125),
+    ),
     "erf": ({}, special.erf),
     "exp": ({}, np.exp),
     "floor": ({}, np.floor),
@@ -271,6 +288,7 @@ def test_functions_of_one_tensor():
 
 
 ROOTS = {
+    "log1p": np.log1p,
     "log": np.log,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -357,6 +375,14 @@ def test_rows_by_number_stop_at_the_ends():
     np.testing.assert_array_equal(computed(nodes, {"i": numbers}, {"w": table})[0], rows)
     nodes = [node("take", ["w", "i"], "t")]
     np.testing.assert_array_equal(computed(nodes, {"i": numbers}, {"w": table})[0], rows)
+
+
+def test_rows_of_indices_and_choices():
+    numbers = np.array([[0, 2], [1, 1]], "float32")
+    rows = one("one_hot", numbers, depth=3, on_value=2, off_value=-1)
+    np.testing.assert_array_equal(rows, np.eye(3, dtype="float32")[numbers.astype(int)] * 3 - 1)
+    a, b = normal(2, 2), normal(2, 2)
+    np.testing.assert_array_equal(one("where", numbers, a, b), np.where(numbers != 0, a, b))
 
 
 def test_prelu_has_a_slope_for_each_channel_or_one():

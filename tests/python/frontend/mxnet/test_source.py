@@ -1,13 +1,20 @@
 """What may be passed as a network of MXNet, and what is refused."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tvm
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tvm_quant
 from mxnet_models import node, params_bytes, symbol
 from plain_tvm import run_one
 from tvm_quant.errors import FrontendError
+from tvm_quant.frontend.mxnet.importer import import_network
+from tvm_quant.frontend.mxnet.source import Network
+from tvm_quant.frontend.mxnet.symbol import parse_symbol
 from tvm_quant.ir import node_name, tensor_shape
 
 WEIGHT, BIAS = np.arange(6, dtype="float32").reshape(3, 2), np.ones(3, "float32")
@@ -109,3 +116,27 @@ def test_files_that_are_missing_or_no_text_are_named(files, tmp_path):
 def test_a_wrong_number_of_example_inputs_is_refused(files):
     with pytest.raises(FrontendError, match="2 example inputs for the 1 inputs"):
         tvm_quant.load(files / "net-symbol.json", example_inputs=[X, X])
+
+
+NETWORK = symbol(
+    [
+        node("Convolution", ["data", "c", "d"], "conv", kernel=(2, 2), num_filter=3, pad=(1, 1)),
+        node("Pooling", ["conv"], "pool", kernel=(2, 2), stride=(2, 2), pool_type="avg"),
+        node("FullyConnected", ["pool", "w", "b"], "fc", num_hidden=3),
+        node("SoftmaxOutput", ["fc", "label"], "loss"),
+    ]
+)
+WEIGHTS = {
+    "c": np.ones((3, 1, 2, 2), "float32"),
+    "d": np.ones(3, "float32"),
+    "w": np.ones((3, 12), "float32"),
+    "b": np.ones(3, "float32"),
+}
+
+
+@given(st.integers(0, len(NETWORK) - 1), st.sampled_from('0123456789-,:"()[]{}xe '))
+def test_any_character_of_a_symbol_may_be_wrong(position, character):
+    text = NETWORK[:position] + character + NETWORK[position + 1 :]
+    with contextlib.suppress(FrontendError):  # anything else is a failure
+        graph = parse_symbol(text, "net-symbol.json")
+        import_network(Network(graph=graph, params=WEIGHTS, shapes={"data": (1, 1, 4, 4)}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -69,6 +70,45 @@ def softsign(data: relax.Expr) -> relax.Expr:
     """The function x / (1 + |x|)."""
     one = relax.const(1, str(data.ty.dtype))
     return R.divide(data, R.add(R.abs(data), one))
+
+
+def reciprocal(data: relax.Expr) -> relax.Expr:
+    """The function 1 / x."""
+    return R.divide(relax.const(1, str(data.ty.dtype)), data)
+
+
+def log1p(data: relax.Expr) -> relax.Expr:
+    """The logarithm of 1 + x."""
+    return R.log(R.add(data, relax.const(1, str(data.ty.dtype))))
+
+
+def expm1(data: relax.Expr) -> relax.Expr:
+    """The exponential of x, less 1."""
+    return R.subtract(R.exp(data), relax.const(1, str(data.ty.dtype)))
+
+
+def smooth_l1(node: Node) -> relax.Expr:
+    """A parabola up to 1 / scalar**2, then a line."""
+    square = node.attributes.number("scalar", 1.0) ** 2
+    size = node.emit(R.abs(node.data))
+    near = node.emit(R.multiply(node.emit(R.multiply(size, size)), node.scalar(0.5 * square)))
+    far = node.emit(R.subtract(size, node.scalar(0.5 / square)))
+    return R.where(node.emit(R.less(size, node.scalar(1 / square))), near, far)
+
+
+def where(node: Node) -> relax.Expr:
+    """The second operand where the first is not 0, else the third."""
+    zero = node.scalar(0)
+    chosen = node.emit(R.not_equal(node.data, zero))
+    return R.where(chosen, node.operand(1), node.operand(2))
+
+
+def one_hot(node: Node) -> relax.Expr:
+    """A row for each index."""
+    on, off = node.attributes.number("on_value", 1.0), node.attributes.number("off_value", 0.0)
+    indices = node.emit(R.astype(node.data, "int32"))
+    rows = R.one_hot(indices, float(on), float(off), node.attributes.integer("depth"))
+    return R.astype(node.emit(rows), node.attributes.text("dtype", "float32"))
 
 
 def hard_sigmoid(node: Node) -> relax.Expr:
@@ -199,6 +239,17 @@ def reduction(operator: Callable[..., relax.Expr]) -> Converter:
         return result if keep or len(axes) < rank else R.reshape(node.emit(result), (1,))
 
     return convert
+
+
+def norm(node: Node) -> relax.Expr:
+    """The sum of magnitudes, or the root of the sum of squares."""
+    order = node.attributes.integer("ord", 2)
+    if order not in (1, 2):
+        raise ValueError(f"its order is {order}; expected 1 or 2")
+    parts = R.abs(node.data) if order == 1 else R.multiply(node.data, node.data)
+    total = reduction(R.sum)(replace(node, inputs=[node.emit(parts)]))
+    assert isinstance(total, relax.Expr)
+    return total if order == 1 else R.sqrt(node.emit(total))
 
 
 def index_of(operator: Callable[..., relax.Expr]) -> Converter:

@@ -193,6 +193,14 @@ def repeat(node: Node) -> relax.Expr:
     return R.repeat(node.data, node.attributes.integer("repeats"), axis)
 
 
+def flip(node: Node) -> relax.Expr:
+    """Some axes the other way round."""
+    result = node.data
+    for axis in node.attributes.sizes("axis"):
+        result = node.emit(R.flip(result, axis))
+    return result
+
+
 def broadcast_to(node: Node) -> relax.Expr:
     """To a shape, in which 0 keeps a size."""
     wanted = zip(node.attributes.sizes("shape"), node.shape(), strict=True)
