@@ -139,7 +139,9 @@ def _network(graph: Graph, params: Mapping[str, Array], request: Request) -> Net
 
 
 def _arrays(examples: Sequence[Any] | None) -> list[Array]:
-    return [_as_numpy(f"example input {i}", array) for i, array in enumerate(examples or ())]
+    """Example inputs; of float64 they count as float32, as for `mx.nd.array`."""
+    found = [_as_numpy(f"example input {i}", array) for i, array in enumerate(examples or ())]
+    return [array.astype("float32") if array.dtype == "float64" else array for array in found]
 
 
 # Objects of MXNet -------------------------------------------------------------

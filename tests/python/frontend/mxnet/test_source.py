@@ -65,6 +65,11 @@ def test_example_inputs_say_shape_and_type(files):
     assert types == [("data", "float16"), ("w", "float16"), ("b", "float16")]
 
 
+def test_example_inputs_of_float64_count_as_float32(files):
+    mod, _ = tvm_quant.load(files / "net-symbol.json", example_inputs=[np.ones((4, 2))])
+    assert str(mod["main"].params[0].ty.dtype) == "float32"
+
+
 def test_names_of_nodes_are_recorded(files):
     mod, _ = tvm_quant.load(files / "net-symbol.json", shapes=SHAPES)
     bound = mod["main"].body.blocks[0].bindings
