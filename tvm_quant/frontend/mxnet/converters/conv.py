@@ -19,9 +19,9 @@ def convolution(node: Node) -> relax.Expr:
     result = _CONV[rank](
         node.data,
         node.operand(1),
-        strides=list(node.attributes.sizes("stride", (1,) * rank) or (1,) * rank),
-        padding=list(pads(node, rank)) * 2,
-        dilation=list(node.attributes.sizes("dilate", (1,) * rank) or (1,) * rank),
+        strides=node.per_axis("stride", rank, 1),
+        padding=node.per_axis("pad", rank, 0) * 2,
+        dilation=node.per_axis("dilate", rank, 1),
         groups=node.attributes.integer("num_group", 1),
         data_layout=f"NC{_SPATIAL[rank]}",
         kernel_layout=f"OI{_SPATIAL[rank]}",
@@ -32,16 +32,16 @@ def convolution(node: Node) -> relax.Expr:
 def deconvolution(node: Node) -> relax.Expr:
     """The transposed convolution; without bias unless the node says otherwise."""
     rank = spatial_rank(node)
-    strides = node.attributes.sizes("stride", (1,) * rank) or (1,) * rank
-    dilation = node.attributes.sizes("dilate", (1,) * rank) or (1,) * rank
+    strides = node.per_axis("stride", rank, 1)
+    dilation = node.per_axis("dilate", rank, 1)
     padding, extra = _transposed_pads(node, rank, strides, dilation)
     result = _TRANSPOSED[rank](
         node.data,
         node.operand(1),
-        strides=list(strides),
-        padding=list(padding) * 2,
-        output_padding=list(extra),
-        dilation=list(dilation),
+        strides=strides,
+        padding=padding * 2,
+        output_padding=extra,
+        dilation=dilation,
         groups=node.attributes.integer("num_group", 1),
         data_layout=f"NC{_SPATIAL[rank]}",
         kernel_layout=f"IO{_SPATIAL[rank]}",
@@ -78,23 +78,16 @@ def spatial_rank(node: Node) -> int:
     return rank
 
 
-def pads(node: Node, rank: int) -> tuple[int, ...]:
-    """What is put on both ends of each axis."""
-    return node.attributes.sizes("pad", (0,) * rank) or (0,) * rank
-
-
 def _transposed_pads(
-    node: Node, rank: int, strides: tuple[int, ...], dilation: tuple[int, ...]
+    node: Node, rank: int, strides: list[int], dilation: list[int]
 ) -> tuple[list[int], list[int]]:
     """Pads and output pads, which follow from the size of the result where that is given.
 
     Source: DeconvolutionParam::InferPad in src/operator/nn/deconvolution-inl.h of MXNet 1.9.1.
     """
-    target = node.attributes.sizes("target_shape", ()) if "target_shape" in node.attributes else ()
+    target = node.attributes.sizes("target_shape", ())
     if not any(target):
-        return list(pads(node, rank)), list(
-            node.attributes.sizes("adj", (0,) * rank) or (0,) * rank
-        )
+        return node.per_axis("pad", rank, 0), node.per_axis("adj", rank, 0)
     window = [(k - 1) * d + 1 for k, d in zip(node.shape(1)[2:], dilation, strict=True)]
     before, extra = [], []
     for size, stride, width, wanted in zip(node.shape()[2:], strides, window, target, strict=True):

@@ -69,6 +69,13 @@ class Node:
             raise ValueError(f"its axis is {axis}, but the data has {self.rank()} axes")
         return axis % self.rank()
 
+    def per_axis(self, name: str, rank: int, missing: int) -> list[int]:
+        """An attribute of windows: a number for each of `rank` axes."""
+        found = list(self.attributes.sizes(name, ())) or [missing] * rank
+        if len(found) != rank:
+            raise ValueError(f"its attribute '{name}' is {tuple(found)}; expected {rank} numbers")
+        return found
+
     def known(self, index: int, what: str) -> npt.NDArray[np.generic]:
         """The value of an operand that has to be a parameter."""
         value = constant_value(self.operand(index))

@@ -6,11 +6,12 @@ Source: src/operator/nn/pool.h of MXNet 1.9.1.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tvm import relax
 
-from tvm_quant.frontend.mxnet.converters.conv import pads, spatial_rank
+from tvm_quant.frontend.mxnet.converters.conv import spatial_rank
 from tvm_quant.frontend.mxnet.converters.node import Node
 
 R = relax.op
@@ -33,8 +34,9 @@ def pooling(node: Node) -> relax.Expr:
     convention = node.attributes.text("pooling_convention", "valid")
     if convention not in _CEIL:
         raise ValueError(f"its convention is '{convention}'; supported are {', '.join(_CEIL)}")
-    ceil, window = _CEIL[convention], node.attributes.sizes("kernel")
-    _refuse_empty_windows(node, window, ceil)
+    ceil, window = _CEIL[convention], _window(node, rank)
+    if ceil:
+        _refuse_empty_windows(node, window)
     if kind == "max":
         return _windows(node, _MAX[rank], window, ceil_mode=ceil)
     if kind == "sum":
@@ -51,42 +53,47 @@ def adaptive_average(node: Node) -> relax.Expr:
     return R.nn.adaptive_avg_pool2d(node.data, size * 2 if len(size) == 1 else size)
 
 
-def _sum(node: Node, window: tuple[int, ...], *, ceil: bool) -> relax.Expr:
+def _window(node: Node, rank: int) -> list[int]:
+    if "kernel" not in node.attributes:
+        raise ValueError("its attribute 'kernel' is missing")
+    return node.per_axis("kernel", rank, 1)
+
+
+def _sum(node: Node, window: list[int], *, ceil: bool) -> relax.Expr:
     """An average times its count; windows that are not full are filled up with zeros first."""
-    rank = len(window)
     if ceil:
-        sizes = zip(node.shape()[2:], pads(node, rank), window, _strides(node, rank), strict=True)
         width = [0, 0, 0, 0]
-        for size, pad, extent, stride in sizes:
+        for size, pad, extent, stride in _axes(node, window):
             width += [0, -(size + 2 * pad - extent) % stride]
         node = replace(node, inputs=[node.emit(R.nn.pad(node.data, width))])
-    average = _windows(node, _AVERAGE[rank], window, count_include_pad=True)
+    average = _windows(node, _AVERAGE[len(window)], window, count_include_pad=True)
     return R.multiply(node.emit(average), node.scalar(math.prod(window)))
 
 
-def _refuse_empty_windows(node: Node, window: tuple[int, ...], ceil: bool) -> None:
+def _refuse_empty_windows(node: Node, window: list[int]) -> None:
     """MXNet gives a maximum of nothing there."""
-    rank = len(window)
-    sizes = zip(node.shape()[2:], pads(node, rank), window, _strides(node, rank), strict=True)
-    for size, pad, extent, stride in sizes:
-        steps = -(-(size + 2 * pad - extent) // stride) if ceil else 0
+    for size, pad, extent, stride in _axes(node, window):
+        steps = -(-(size + 2 * pad - extent) // stride)
         if steps * stride >= size + pad:
             raise ValueError(
                 "its last window lies behind the data; use the convention 'valid', or less padding"
             )
 
 
-def _strides(node: Node, rank: int) -> tuple[int, ...]:
-    return node.attributes.sizes("stride", (1,) * rank) or (1,) * rank
+def _axes(node: Node, window: list[int]) -> Iterator[tuple[int, int, int, int]]:
+    """(size, pad, window, stride) of each axis."""
+    rank = len(window)
+    pads, strides = node.per_axis("pad", rank, 0), node.per_axis("stride", rank, 1)
+    return zip(node.shape()[2:], pads, window, strides, strict=True)
 
 
-def _windows(node: Node, operator: object, window: tuple[int, ...], **more: bool) -> relax.Expr:
+def _windows(node: Node, operator: object, window: list[int], **more: bool) -> relax.Expr:
     assert callable(operator)
     rank = len(window)
     return operator(
         node.data,
-        pool_size=list(window),
-        strides=list(_strides(node, rank)),
-        padding=list(pads(node, rank)) * 2,
+        pool_size=window,
+        strides=node.per_axis("stride", rank, 1),
+        padding=node.per_axis("pad", rank, 0) * 2,
         **more,
     )

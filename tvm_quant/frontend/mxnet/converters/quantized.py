@@ -39,7 +39,7 @@ def quantize(node: Node) -> Results:
 
 def requantize(node: Node) -> Results:
     """Sums of 32 bits to codes of a calibrated range."""
-    return _coded(node, node.data, _calibrated_grid(node, "int8"))
+    return _coded(node, node.data, _calibrated_grid(node))
 
 
 def dequantize(node: Node) -> Results:
@@ -68,7 +68,7 @@ def two_operands(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Co
     def convert(node: Node) -> Results:
         result = operator(real(node, 0), real(node, 1))
         if "min_calib_range" in node.attributes:
-            return _coded(node, node.emit(result), _calibrated_grid(node, "int8"))
+            return _coded(node, node.emit(result), _calibrated_grid(node))
         return _sums(node, result)
 
     return convert
@@ -116,7 +116,7 @@ def batch_norm(node: Node) -> Results:
     """Codes to codes of a calibrated range."""
     inputs = [real(node, 0), *(node.operand(index) for index in range(1, 5))]
     result = node.emit(norm.batch_norm(replace(node, inputs=inputs)))
-    return _coded(node, result, _calibrated_grid(node, "int8"))
+    return _coded(node, result, _calibrated_grid(node))
 
 
 def activation(node: Node) -> relax.Expr:
@@ -173,7 +173,7 @@ def _codes_of(node: Node, index: int, ranges: int) -> npt.NDArray[np.generic]:
     return np.zeros_like(codes) if empty else codes
 
 
-def _calibrated_grid(node: Node, default: str = "int8") -> Grid:
+def _calibrated_grid(node: Node) -> Grid:
     """The grid of the calibrated range; without one MXNet takes that of each batch."""
     names = ("min_calib_range", "max_calib_range")
     if any(name not in node.attributes for name in names):
@@ -182,7 +182,7 @@ def _calibrated_grid(node: Node, default: str = "int8") -> Grid:
             "'naive' or 'entropy', so that the range stands in the node"
         )
     low, high = (node.attributes.number(name) for name in names)
-    kind = node.attributes.text("out_type", default)
+    kind = node.attributes.text("out_type", "int8")
     kinds = {**_SIGNED, "auto": low < 0}
     if kind not in kinds:
         raise ValueError(f"its codes are of type '{kind}'; expected int8, uint8 or auto")
