@@ -20,9 +20,8 @@ from tvm_quant.frontend.mxnet.source import is_mxnet, open_source
 def _load(request: Request) -> tuple[IRModule, Params]:
     from tvm_quant.frontend.mxnet.importer import import_network
 
-    network = open_source(request)
     try:
-        return import_network(network), {}
+        return import_network(open_source(request)), {}
     except TvmQuantError:
         raise
     except Exception as error:

@@ -112,15 +112,7 @@ def _network(graph: Graph, params: Mapping[str, Array], request: Request) -> Net
     names = [node.name for _, node in graph.needed() if node.is_variable]
     inputs = [name for name in names if name not in params]
     shapes = {name: tuple(map(int, shape)) for name, shape in (request.shapes or {}).items()}
-    for name in shapes:
-        if name not in inputs:
-            close = difflib.get_close_matches(name, inputs, 1) or inputs
-            raise FrontendError(
-                f"'shapes' names '{name}', which is no input of the network; its inputs are "
-                f"{', '.join(inputs)}. Did you mean '{close[0]}'?"
-                if inputs
-                else f"'shapes' names '{name}', but the network has no inputs."
-            )
+    _check_names(shapes, inputs)
     examples = _arrays(request.example_inputs)
     if not examples:
         return Network(graph=graph, params=params, shapes=shapes)
@@ -136,6 +128,18 @@ def _network(graph: Graph, params: Mapping[str, Array], request: Request) -> Net
         shapes={**{name: array.shape for name, array in pairs.items()}, **shapes},
         dtypes={name: str(array.dtype) for name, array in pairs.items()},
     )
+
+
+def _check_names(shapes: Mapping[str, Shape], inputs: Sequence[str]) -> None:
+    for name in shapes:
+        if name in inputs:
+            continue
+        close = difflib.get_close_matches(name, inputs, 1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        raise FrontendError(
+            f"'shapes' names '{name}', which is no input of the network; its inputs are "
+            f"{', '.join(inputs) or 'none'}.{hint}"
+        )
 
 
 def _arrays(examples: Sequence[Any] | None) -> list[Array]:
@@ -184,12 +188,18 @@ def _open_block(request: Request) -> Network:
             f"{first_line(error)}"
         ) from error
     if isinstance(symbol, list | tuple):
-        symbol = mxnet.sym.Group(list(symbol))
+        symbol = mxnet.sym.Group(_flat(symbol))
     zeros = [mxnet.nd.zeros(tuple(shape)) for shape in shapes.values()]
     _settle(block, zeros or [mxnet.nd.array(array) for array in examples])
     params = {name: param.data().asnumpy() for name, param in block.collect_params().items()}
     graph = parse_symbol(symbol.tojson(), f"block '{block.name}'")
     return _network(graph, params, request)
+
+
+def _flat(results: Sequence[Any]) -> list[Any]:
+    """The symbols in lists of lists."""
+    nested = [_flat(one) if isinstance(one, list | tuple) else [one] for one in results]
+    return [symbol for part in nested for symbol in part]
 
 
 def _settle(block: Any, inputs: list[Any]) -> None:

@@ -180,6 +180,9 @@ def test_a_block_that_cannot_be_read_says_why(mx):
     with pytest.raises(FrontendError, match=r"have no values: .*initialize\(\)"):
         tvm_quant.load(nn.Dense(3, in_units=2), shapes={"data": (1, 2)})
 
+    with pytest.raises(FrontendError, match="The MXNet model cannot be imported: "):
+        tvm_quant.load(small_network(mx), shapes={"data": (1, 3)})
+
     class Odd(mx.gluon.HybridBlock):
         def hybrid_forward(self, F, x):
             return x.asnumpy()
@@ -191,12 +194,12 @@ def test_a_block_that_cannot_be_read_says_why(mx):
 def test_a_block_of_several_inputs_and_outputs(mx):
     class Both(mx.gluon.HybridBlock):
         def hybrid_forward(self, F, a, b):
-            return a + b, F.concat(a, b, dim=1)
+            return a + b, [F.concat(a, b, dim=1), (a - b,)]
 
     a, b = normal(1, 3), normal(1, 3)
     mod, _ = tvm_quant.load(Both(), example_inputs=[a, b])
     assert [str(p.name) for p in mod["main"].params] == ["data0", "data1"]
-    assert_close(run(mod, a, b), [a + b, np.concatenate([a, b], 1)])
+    assert_close(run(mod, a, b), [a + b, np.concatenate([a, b], 1), a - b])
 
 
 @pytest.mark.parametrize(
