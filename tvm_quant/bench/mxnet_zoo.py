@@ -12,7 +12,7 @@ import fnmatch
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,7 @@ from tvm_quant import frontend
 from tvm_quant.backend import Runner
 from tvm_quant.bench import options
 from tvm_quant.bench.measure import Latency, quiet
+from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.bench.report import Sheet, latency, number, publish, stderr
 from tvm_quant.bench.samples import Array
 from tvm_quant.errors import BackendError, ConfigError
@@ -40,7 +41,17 @@ from tvm_quant.transform import Prepare
 #: Largest difference from MXNet, relative to the largest output.
 FLOAT_ERROR = 1e-5
 
-SIZE, LARGE = 224, {"inceptionv3": 299}
+#: Height and width of the images of each network.
+NETWORKS = {
+    "alexnet": 224,
+    **{f"densenet{depth}": 224 for depth in (121, 161, 169, 201)},
+    "inceptionv3": 299,
+    **{f"mobilenet{width}": 224 for width in ("0.25", "0.5", "0.75", "1.0")},
+    **{f"mobilenetv2_{width}": 224 for width in ("0.25", "0.5", "0.75", "1.0")},
+    **{f"resnet{depth}_v{v}": 224 for v in (1, 2) for depth in (18, 34, 50, 101, 152)},
+    **{f"squeezenet{version}": 224 for version in ("1.0", "1.1")},
+    **{f"vgg{depth}{norm}": 224 for depth in (11, 13, 16, 19) for norm in ("", "_bn")},
+}
 
 #: What a network is called with, and what is measured on.
 INPUT, CALIBRATION, EVALUATION = "data", 8, 4
@@ -80,12 +91,13 @@ def mxnet_zoo(
     Raises:
         BackendError: a network computes something else than MXNet, after all were measured.
     """
-    mxnet, console = _library(), stderr()
+    names, console = _select(only), stderr()
+    _library()
     results = []
-    for name in _select(_names(mxnet), only):
+    for name in names:
         started = time.perf_counter()
         with console.status(f"{name} ..."):
-            results.append(measure(mxnet, name, rounds, calibration))
+            results.append(_in_process(name, rounds, calibration))
         console.print(f"{name}: measured in {time.perf_counter() - started:.0f} s")
     publish(_sheet(results), [dataclasses.asdict(one) for one in results], json, markdown)
     wrong = [one.network for one in results if not one.error <= FLOAT_ERROR]
@@ -96,9 +108,15 @@ def mxnet_zoo(
         )
 
 
-def measure(mxnet: Any, name: str, rounds: int, calibration: int) -> Imported:
+def _in_process(name: str, rounds: int, calibration: int) -> Imported:
+    """`measure` in a process of its own, which gives all of its memory back."""
+    with fresh_processes(1) as pool:
+        return pool.submit(measure, name, rounds, calibration).result()
+
+
+def measure(name: str, rounds: int, calibration: int) -> Imported:
     """Import, compare, quantize, compile and time one network."""
-    size = LARGE.get(name, SIZE)
+    mxnet, size = _library(), NETWORKS[name]
     images = np.random.default_rng(0).normal(size=(calibration + EVALUATION, 3, size, size))
     images = images.astype("float32")
     block = _network(mxnet, name, images[:2])
@@ -144,20 +162,11 @@ def _library() -> Any:
     return mxnet
 
 
-def _names(mxnet: Any) -> list[str]:
-    """Of the networks; the function that makes them names them all when it knows none."""
-    try:
-        mxnet.gluon.model_zoo.vision.get_model("")
-    except ValueError as error:
-        return [line.strip() for line in str(error).splitlines()[1:] if line.strip()]
-    raise AssertionError("MXNet has no network without a name")
-
-
-def _select(names: list[str], patterns: list[str] | None) -> list[str]:
+def _select(patterns: Sequence[str] | None) -> list[str]:
     for pattern in patterns or ():
-        if not fnmatch.filter(names, pattern):
-            raise ConfigError(f"no network matches '{pattern}'; there are {', '.join(names)}")
-    return [name for name in names if any(fnmatch.fnmatch(name, p) for p in patterns or ["*"])]
+        if not fnmatch.filter(NETWORKS, pattern):
+            raise ConfigError(f"no network matches '{pattern}'; there are {', '.join(NETWORKS)}")
+    return [name for name in NETWORKS if any(fnmatch.fnmatch(name, p) for p in patterns or ["*"])]
 
 
 def _network(mxnet: Any, name: str, batch: Array) -> Any:

@@ -29,26 +29,30 @@ def mx(monkeypatch):
 
 
 def test_a_network_is_imported_twice_compared_quantized_and_timed(mx):
-    result = mxnet_zoo.measure(mx, "small", rounds=2, calibration=2)
+    result = mxnet_zoo.measure("alexnet", rounds=2, calibration=2)
     assert 0 < result.error <= mxnet_zoo.FLOAT_ERROR
     assert result.sqnr_db > 25
     assert result.float_ms.median > 0 and result.int8_ms.median > 0
 
 
 def test_all_networks_of_the_zoo_are_named(mx):
-    names = mxnet_zoo._names(mx)
-    assert len(names) == 34 and {"alexnet", "inceptionv3", "vgg19_bn"} <= set(names)
-    with pytest.raises(ConfigError, match="no network matches 'lenet'"):
+    """MXNet names them all where it knows none."""
+    with pytest.raises(ValueError, match="alexnet") as error:
+        mx.gluon.model_zoo.vision.get_model("")
+    assert set(mxnet_zoo.NETWORKS) == set(str(error.value).split("\n\t")[1:])
+    assert len(mxnet_zoo.NETWORKS) == 34
+
+
+def test_an_unknown_network_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigError, match="no network matches 'lenet'; there are alexnet, dense"):
         mxnet_zoo.mxnet_zoo(only=["lenet"])
 
 
 def test_a_network_that_differs_fails_the_command_after_the_table(mx, monkeypatch, tmp_path):
-    right = mxnet_zoo.measure
-
     def wrong(*args):
-        return dataclasses.replace(right(*args), error=0.5)
+        return dataclasses.replace(mxnet_zoo.measure(*args), error=0.5)
 
-    monkeypatch.setattr(mxnet_zoo, "measure", wrong)
+    monkeypatch.setattr(mxnet_zoo, "_in_process", wrong)
     table = tmp_path / "table.md"
     with pytest.raises(BackendError, match=r"differ from MXNet .* output: alexnet"):
         mxnet_zoo.mxnet_zoo(only=["alexnet"], rounds=0, calibration=2, markdown=table)
