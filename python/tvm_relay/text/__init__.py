@@ -2,10 +2,12 @@
 
 from tvm_relay.text.ndarray import load_param_dict, save_param_dict
 from tvm_relay.text.parser import fromtext, parse, parse_expr
+from tvm_relay.text.printer import astext
 from tvm_relay.text.source import RelayTextError
 
 __all__ = [
     "RelayTextError",
+    "astext",
     "fromtext",
     "load_param_dict",
     "parse",

@@ -102,7 +102,7 @@ def write_scalar(data: npt.NDArray[Any]) -> str | None:
     return _digits(data[()]) + suffix
 
 
-def write_number(value: float) -> str:
+def write_number(value: float | np.generic) -> str:
     """An attribute that is a number.
 
     >>> write_number(6.0), write_number(0.1), write_number(-3), write_number(True)
@@ -111,8 +111,8 @@ def write_number(value: float) -> str:
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     if isinstance(value, int | np.integer):
-        wide = "" if -(2**31) <= value < 2**31 else "i64"
-        return f"{int(value)}{wide}"
+        number = int(value)
+        return f"{number}" if -(2**31) <= number < 2**31 else f"{number}i64"
     return f"{_digits(np.float64(value))}f"
 
 
