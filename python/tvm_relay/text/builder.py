@@ -45,6 +45,8 @@ INFIX = {
 }
 #: Attributes of functions and variables that say where TVM puts them, which Relax decides anew.
 _PLACEMENT = frozenset({"virtual_device"})
+#: Says which of TVM's classes holds the attributes of a call.
+_CLASS = "attrs_type_key"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,13 @@ class _Bound:
     var: Var | None = None
     value: Expr | None = None
     named: bool = True
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _MetaAttrs(Expr):
+    """Attributes of the metadata, where an operand could stand; only a call takes them."""
+
+    attrs: Attrs
 
 
 _MaybeType: TypeAlias = Type | None
@@ -109,11 +118,13 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         self._functions: dict[GlobalVar | str, Function] = dict(functions.items())
         self._globals = {key.name_hint: key for key in functions}
         self._called: dict[str, Place] = {}
+        self._loose: dict[int, tuple[_MetaAttrs, Place]] = {}
 
     # Programs
 
     def module(self, place: Place | None, version: Token | None, *_definitions: Any) -> Module:
         self._check_version(version, place or Place(1, 1))
+        self._check_loose()
         for name, where in self._called.items():
             if self._globals[name] not in self._functions:
                 known = sorted(
@@ -127,7 +138,12 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def lone(self, place: Place, version: Token | None, body: Expr) -> Expr:
         if version is not None:
             self._check_version(version, place)
+        self._check_loose()
         return body
+
+    def _check_loose(self) -> None:
+        for _attrs, place in self._loose.values():
+            raise self._source.error("attributes can only stand last in a call.", place)
 
     def definition(self, _place: Place, name: Token, function: Function) -> None:
         key = self._global(_name(name))
@@ -224,7 +240,12 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
 
     def call(self, place: Place, function: Expr, operands: list[Any]) -> Expr:
         args = [item for item in operands if not isinstance(item, _Attribute)]
-        attrs = self._attrs(place, [item for item in operands if isinstance(item, _Attribute)])
+        given = [item for item in operands if isinstance(item, _Attribute)]
+        if args and isinstance(args[-1], _MetaAttrs):
+            stored = args.pop()
+            self._loose.pop(id(stored), None)
+            given += [_Attribute(name, value) for name, value in stored.attrs.items()]
+        attrs = self._attrs(place, [item for item in given if item.name != _CLASS])
         return ir.Call(function, tuple(args), attrs)
 
     def operands(self, _place: Place | None, *items: Any) -> list[Any]:
@@ -284,6 +305,9 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
 
     def meta_expression(self, place: Place, token: Token) -> Expr:
         value = self.meta_value(place, token)
+        if isinstance(value, Attrs):
+            value = _MetaAttrs(value)
+            self._loose[id(value)] = (value, place)
         if not isinstance(value, Expr):
             raise self._error(f"{token} is no constant: nothing else can stand here.", token)
         return value

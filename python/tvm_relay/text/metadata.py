@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_quant.errors import FrontendError
-from tvm_relay.expr import Constant
+from tvm_relay.expr import Attrs, Constant
 from tvm_relay.text.ndarray import read_tensor, write_tensor
 from tvm_relay.text.source import Place, Source
 from tvm_relay.ty import Any as AnyDimension
 
 CONSTANT = "relay.Constant"
+
+#: How the types of an operator's attributes begin.
+_ATTRS = "relay.attrs."
 
 #: References to nodes nest no deeper in what TVM writes.
 _DEEPEST = 32
@@ -99,7 +102,7 @@ class MetaTable:
                 raise FrontendError(f"node {number} of the metadata does not exist.")
             node = self._nodes[number]
             key = str(node.get("type_key", ""))
-            decode = _DECODERS.get(key)
+            decode = _decode_attrs if key.startswith(_ATTRS) else _DECODERS.get(key)
             value = decode(self, node, depth) if decode else Opaque(key)
             self._decoded[number] = value
         return self._decoded[number]
@@ -244,6 +247,21 @@ def _decode_float(_table: MetaTable, node: Mapping[str, Any], _depth: int) -> An
         return float(value)
     except (TypeError, ValueError):
         raise FrontendError(f"a number of the metadata is {value!r}.") from None
+
+
+def _decode_attrs(_table: MetaTable, node: Mapping[str, Any], _depth: int) -> Attrs:
+    """Attributes of a call. A number may be a value or refer to a node: only TVM's classes know."""
+    attrs = node.get("attrs") or {}
+    if not isinstance(attrs, dict) or any(_is_number(value) for value in attrs.values()):
+        raise FrontendError(
+            f"attributes of type {node['type_key']} are not read from metadata. Write them into "
+            "the call, as name=value."
+        )
+    return Attrs(**{name: str(value) for name, value in attrs.items()})
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, str) or value.lstrip("-").replace(".", "", 1).isdigit()
 
 
 def _decode_string(node: Mapping[str, Any]) -> str:
