@@ -1,4 +1,4 @@
-"""Whether two Relay programs are the same, names of bound variables aside.
+"""Whether two Relay programs are the same, names of variables aside.
 
 The same means: same operators, attributes, types and constants, and the same sharing: a value that
 several others read in one program is one value in the other, too. Constants and names of functions
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tvm_relay import expr as ir
-from tvm_relay.free_vars import free_vars
 from tvm_relay.module import Module
 from tvm_relay.walk import children
 
@@ -57,7 +56,6 @@ def _module_difference(left: Module, right: Module) -> str | None:
 
 
 def _expr_difference(left: ir.Expr, right: ir.Expr) -> str | None:
-    free = {id(var) for root in (left, right) for var in free_vars(root)}
     there: dict[int, ir.Expr] = {}
     back: dict[int, ir.Expr] = {}
     pairs = [(left, right)]
@@ -67,7 +65,7 @@ def _expr_difference(left: ir.Expr, right: ir.Expr) -> str | None:
             if there.get(id(one)) is not other or back.get(id(other)) is not one:
                 return f"{one!r} and {other!r} are read by others than their counterparts"
             continue
-        text = _shallow_difference(one, other, free)
+        text = _shallow_difference(one, other)
         if text is not None:
             return text
         if not isinstance(one, _LEAVES):
@@ -76,15 +74,13 @@ def _expr_difference(left: ir.Expr, right: ir.Expr) -> str | None:
     return None
 
 
-def _shallow_difference(one: ir.Expr, other: ir.Expr, free: set[int]) -> str | None:
+def _shallow_difference(one: ir.Expr, other: ir.Expr) -> str | None:
     """What differs in two expressions, apart from what they read."""
     if type(one) is not type(other) or len(children(one)) != len(children(other)):
         return f"{one!r} and {other!r}"
     own = _OWN.get(type(one))
     if own is not None and not _same(own(one), own(other)):
         return f"{one!r} has {own(one)} and {other!r} has {own(other)}"
-    if (id(one) in free or id(other) in free) and repr(one) != repr(other):
-        return f"the free variables {one!r} and {other!r}"
     return None
 
 

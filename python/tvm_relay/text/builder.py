@@ -150,13 +150,13 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         if key in self._functions:
             raise self._error(f"two functions have the name @{key.name_hint}.", name)
         self._functions[key] = function
-        self._scopes.forget_nodes()
+        self._scopes.forget_all()
 
     def _check_version(self, version: Token | None, place: Place) -> None:
         advice = f'Relay texts of version {VERSION} begin with #[version = "{VERSION}"].'
         if version is None:
             raise self._source.error(f"the version of the format is missing. {advice}", place)
-        given = version.rstrip("]").split("=", 1)[1].strip().strip('"')
+        given = version.rstrip("]").split("=")[-1].strip().strip('"').removeprefix("v")
         if given != VERSION:
             raise self._error(f"the format has version {given}. {advice}", version)
 

@@ -80,7 +80,7 @@ class MetaTable:
             raise FrontendError(self._missing(type_key, len(inside) + len(extra)))
         if index >= len(inside):
             return extra[index - len(inside)]
-        return self._node(inside[index])
+        return self.value(inside[index])
 
     def _missing(self, type_key: str, count: int) -> str:
         if count:
@@ -107,7 +107,7 @@ class MetaTable:
             self._decoded[number] = value
         return self._decoded[number]
 
-    def value(self, index: Any, depth: int) -> Any:
+    def value(self, index: Any, depth: int = 0) -> Any:
         """The object of a node, with the lists in it decoded."""
         value = self._node(index, depth)
         if isinstance(value, _List):

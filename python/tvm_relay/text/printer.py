@@ -197,7 +197,7 @@ class _Printer:
         return f"{self._texts[id(var)]}{kind}"
 
     def _unique(self, hint: str) -> str:
-        base = hint if hint[:1].isalpha() else f"v{hint}"
+        base = hint or "v"
         name, count = base, 0
         while name in self._names:
             count += 1

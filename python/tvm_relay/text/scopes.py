@@ -72,7 +72,7 @@ class Scopes:
         self._known[var.name_hint][-1].pending = None
 
     def bind_outermost(self, var: Var) -> None:
-        """A free variable: known to the end of the text."""
+        """A free variable: known to the end of the definition."""
         self._known.setdefault(var.name_hint, []).insert(0, _Binding(var))
 
     def forget(self, count: int) -> None:
@@ -130,6 +130,7 @@ class Scopes:
             f"%{number} = ..."
         )
 
-    def forget_nodes(self) -> None:
-        """A definition has ended; the next one numbers its nodes as it likes."""
+    def forget_all(self) -> None:
+        """A definition has ended; the next one knows none of its names."""
+        self._known, self._order = {}, []
         self._frames = [_Frame(0)]
