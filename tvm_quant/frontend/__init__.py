@@ -1,7 +1,7 @@
 """Front doors: from a model in any supported format to a Relax module in float.
 
->>> sorted(FRONTENDS)
-['onnx', 'relax', 'tflite', 'torch']
+>>> {"onnx", "relax", "tflite", "torch"} <= set(FRONTENDS)
+True
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from tvm import IRModule
 
 from tvm_quant.errors import FrontendError
 from tvm_quant.frontend import onnx, pytorch, relax_module, tflite
-from tvm_quant.frontend.base import Frontend, Params, Request, Shapes
+from tvm_quant.frontend.base import Frontend, GivenParams, Params, Request, Shapes
+from tvm_quant.frontend.plugins import FrontendTable
 
 _ROWS = (relax_module.FRONTEND, onnx.FRONTEND, pytorch.FRONTEND, tflite.FRONTEND)
-FRONTENDS: dict[str, Frontend] = {row.name: row for row in _ROWS}
+#: Every format that can be read, by name; `plugins` says how another package adds one.
+FRONTENDS = FrontendTable(_ROWS)
 
 __all__ = ["FRONTENDS", "Frontend", "load"]
 
@@ -27,6 +29,7 @@ def load(
     shapes: Shapes | None = None,
     example_inputs: Sequence[Any] | None = None,
     rounding: str | None = None,
+    params: GivenParams | None = None,
 ) -> tuple[IRModule, Params]:
     """Read a model.
 
@@ -42,6 +45,8 @@ def load(
         rounding: whose integers a network that is quantized already is to give. For TFLite
             "xnnpack" (as the runtime computes by default), "builtin" (its own kernels without
             delegates) or "reference" (its reference kernels).
+        params: weights that stand apart from the network, for formats that keep them so: {name:
+            array}, or the file that `relay.save_param_dict` wrote.
 
     Returns:
         (mod, params): `mod["main"]` computes the network in float; what another tool quantized
@@ -51,19 +56,24 @@ def load(
             `tvm_quant.ir.node_name`).
 
     Raises:
-        ConfigError: a rounding that the format does not have.
+        ConfigError: a rounding that the format does not have, or params for a format without.
         FrontendError: no such file, a format nobody reads, a damaged file, or an operator that
             cannot be converted; the message names the node.
 
     >>> mod, params = load("resnet20.onnx", shapes={"data": (1, 3, 32, 32)})  # doctest: +SKIP
     """
     request = Request(
-        source=source, shapes=shapes, example_inputs=example_inputs, rounding=rounding
+        source=source,
+        shapes=shapes,
+        example_inputs=example_inputs,
+        rounding=rounding,
+        params=params,
     )
     _check_path(request)
     for frontend in FRONTENDS.values():
         if frontend.accepts(source):
             frontend.check_rounding(rounding)
+            frontend.check_params(params)
             return frontend.load(request)
     raise FrontendError(f"Cannot read {_describe(source)}. Accepted are:\n{_accepted()}")
 
