@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tvm_relay import expr as ir
+from tvm_relay.attributes import all_attributes
 from tvm_relay.module import Module
 from tvm_relay.walk import children
 
@@ -79,14 +80,14 @@ def _shallow_difference(one: ir.Expr, other: ir.Expr) -> str | None:
     if type(one) is not type(other) or len(children(one)) != len(children(other)):
         return f"{one!r} and {other!r}"
     own = _OWN.get(type(one))
-    if own is not None and not _same(own(one), own(other)):
+    if own is not None and not same_value(own(one), own(other)):
         return f"{one!r} has {own(one)} and {other!r} has {own(other)}"
     return None
 
 
 #: Type of expression: what it holds besides other expressions.
 _OWN: dict[type, Callable[[Any], Any]] = {
-    ir.Call: lambda e: (e.op.name if isinstance(e.op, ir.Op) else "a function", e.attrs),
+    ir.Call: lambda e: (e.op if isinstance(e.op, ir.Op) else "a function", all_attributes(e)),
     ir.Constant: lambda e: e.data,
     ir.Function: lambda e: (repr(e.ret_type), repr(e.type_params), e.attrs, len(e.params)),
     ir.GlobalVar: lambda e: e.name_hint,
@@ -97,14 +98,14 @@ _OWN: dict[type, Callable[[Any], Any]] = {
 _LEAVES = (ir.Constant, ir.GlobalVar, ir.Op)
 
 
-def _same(one: Any, other: Any) -> bool:
+def same_value(one: Any, other: Any) -> bool:
     """Whether attributes are equal: lists and tuples are the same, numbers by value and kind."""
     if isinstance(one, ir.Constant) and isinstance(other, ir.Constant):
         one, other = one.data, other.data
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(same_value(one[key], other[key]) for key in one)
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(same_value, one, other))
     return repr(one) == repr(other)

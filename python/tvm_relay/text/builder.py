@@ -7,26 +7,23 @@ Nothing here recurses: a text may nest deeper than Python's stack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import tvm
-from lark import Token, Tree, v_args
+from lark import Token, Tree
 from lark.exceptions import VisitError
-from lark.tree import Meta
-from lark.visitors import Transformer_NonRecursive
 
-from tvm_quant.errors import FrontendError
 from tvm_relay import expr as ir
 from tvm_relay.expr import Attrs, Constant, Expr, Function, GlobalVar, Var
 from tvm_relay.module import Module
-from tvm_relay.text.literals import read_number, read_scalar, read_string
-from tvm_relay.text.metadata import MetaTable, parse_reference
-from tvm_relay.text.scopes import ScopeError, Scopes
-from tvm_relay.text.source import Place, RelayTextError, Source
-from tvm_relay.ty import Any as AnyDimension
-from tvm_relay.ty import FuncType, TensorType, TupleType, Type
+from tvm_relay.op import row
+from tvm_relay.text.defaults import REPEATED, left_out
+from tvm_relay.text.literals import read_scalar, read_string
+from tvm_relay.text.metadata import MetaTable
+from tvm_relay.text.scopes import Scopes
+from tvm_relay.text.source import Place, Source, remember
+from tvm_relay.text.value_rules import Attribute, MaybeType, ValueRules, with_place
 
 VERSION = "0.0.5"
 
@@ -50,12 +47,6 @@ _CLASS = "attrs_type_key"
 
 
 @dataclass(frozen=True)
-class _Attribute:
-    name: str
-    value: Any
-
-
-@dataclass(frozen=True)
 class _Bound:
     """A step of a block: a variable with its value; without a variable, nothing is left to do.
 
@@ -72,9 +63,6 @@ class _MetaAttrs(Expr):
     """Attributes of the metadata, where an operand could stand; only a call takes them."""
 
     attrs: Attrs
-
-
-_MaybeType: TypeAlias = Type | None
 
 
 def build(
@@ -99,21 +87,14 @@ def build(
         raise error.orig_exc from None
 
 
-def _with_place(func: Callable[..., Any], _rule: str, children: list[Any], meta: Meta) -> Any:
-    place = None if meta.empty else Place(meta.line, meta.column)
-    return func(place, *children)
-
-
-@v_args(wrapper=_with_place)
-class _Builder(Transformer_NonRecursive[Token, Any]):
+@with_place
+class _Builder(ValueRules):
     """Makes the module, or the expression, of one text; see `build`."""
 
     def __init__(
         self, source: Source, metadata: MetaTable, functions: Mapping[GlobalVar, Function]
     ) -> None:
-        super().__init__(visit_tokens=False)
-        self._source = source
-        self._metadata = metadata
+        super().__init__(source, metadata)
         self._scopes = Scopes()
         self._functions: dict[GlobalVar | str, Function] = dict(functions.items())
         self._globals = {key.name_hint: key for key in functions}
@@ -163,15 +144,13 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     # Functions and scopes
 
     def signature(
-        self, place: Place, generics: None, inputs: list[Any], result: _MaybeType
-    ) -> tuple[tuple[Var, ...], Attrs, _MaybeType]:
+        self, place: Place, generics: None, inputs: list[Any], result: MaybeType
+    ) -> tuple[tuple[Var, ...], Attrs, MaybeType]:
         del generics
         params = tuple(item for item in inputs if isinstance(item, Var))
-        attrs = self._attrs(place, [item for item in inputs if isinstance(item, _Attribute)])
+        attrs = self._attrs(place, [item for item in inputs if isinstance(item, Attribute)])
         names = [param.name_hint for param in params]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise self._source.error(f"two parameters have the name %{twice[0]}.", place)
+        self._check_once(place, "two parameters have the name %{}.", names)
         self._scopes.open(function=True)
         for param in params:
             self._scopes.bind(param)
@@ -190,11 +169,13 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
             first,
         )
 
-    def inputs(self, _place: Place | None, *items: Var | _Attribute) -> list[Any]:
+    def inputs(self, _place: Place | None, *items: Var | Attribute) -> list[Any]:
         return list(items)
 
-    def parameter(self, _place: Place, name: Token, _attrs: Any, annotation: _MaybeType) -> Var:
-        return Var(_name(name), annotation)
+    def parameter(self, place: Place, name: Token, _attrs: Any, annotation: MaybeType) -> Var:
+        var = Var(_name(name), annotation)
+        remember(var, self._source, place)
+        return var
 
     def opened(self, _place: Place) -> None:
         self._scopes.open()
@@ -213,7 +194,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
 
     # Bindings
 
-    def let_variable(self, _place: Place, name: Token, annotation: _MaybeType) -> Var:
+    def let_variable(self, _place: Place, name: Token, annotation: MaybeType) -> Var:
         var = Var(_name(name), annotation)
         self._scopes.bind_pending(var)
         return var
@@ -226,7 +207,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         self._scoped(place, self._scopes.define, self._number(name[1:], place), value)
         return _Bound()
 
-    def free_variable(self, _place: Place, name: Token, annotation: _MaybeType) -> _Bound:
+    def free_variable(self, _place: Place, name: Token, annotation: MaybeType) -> _Bound:
         self._scopes.bind_outermost(Var(_name(name), annotation))
         return _Bound()
 
@@ -235,18 +216,27 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
 
     # Expressions
 
-    def infix(self, _place: Place, left: Expr, operator: Token, right: Expr) -> Expr:
-        return ir.Call(ir.Op(INFIX[operator]), (left, right))
+    def infix(self, place: Place, left: Expr, operator: Token, right: Expr) -> Expr:
+        return self._made(place, ir.Call(ir.Op(INFIX[operator]), (left, right)))
 
     def call(self, place: Place, function: Expr, operands: list[Any]) -> Expr:
-        args = [item for item in operands if not isinstance(item, _Attribute)]
-        given = [item for item in operands if isinstance(item, _Attribute)]
+        args = [item for item in operands if not isinstance(item, Attribute)]
+        given = [item for item in operands if isinstance(item, Attribute)]
         if args and isinstance(args[-1], _MetaAttrs):
             stored = args.pop()
             self._loose.pop(id(stored), None)
-            given += [_Attribute(name, value) for name, value in stored.attrs.items()]
+            given += [Attribute(name, value) for name, value in stored.attrs.items()]
         attrs = self._attrs(place, [item for item in given if item.name != _CLASS])
-        return ir.Call(function, tuple(args), attrs)
+        if isinstance(function, ir.Op):
+            attrs = self._completed(place, function, attrs)
+        return self._made(place, ir.Call(function, tuple(args), attrs))
+
+    def _completed(self, place: Place, op: ir.Op, attrs: Attrs) -> Attrs:
+        """All attributes of a call of an operator."""
+        repeated = REPEATED.get(op.name, frozenset())
+        given = {name: value for name, value in attrs.items() if name not in repeated}
+        with self._at(place):
+            return row(op.name).complete({**left_out(op.name), **given})
 
     def operands(self, _place: Place | None, *items: Any) -> list[Any]:
         return list(items)
@@ -256,7 +246,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
             raise self._source.error(
                 "a number has no fields. A float has a suffix, as in 1.5f.", place
             )
-        return ir.TupleGetItem(value, self._number(index, place))
+        return self._made(place, ir.TupleGetItem(value, self._number(index, place)))
 
     def scalar(self, place: Place, token: Token) -> Expr:
         return Constant(self._literal(place, read_scalar, token))
@@ -276,7 +266,8 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
             if var is not None:
                 value: Expr = var
                 for index in fields:
-                    value = ir.TupleGetItem(value, self._number(index, place))
+                    item = ir.TupleGetItem(value, self._number(index, place))
+                    value = self._made(place, item)
                 return value
             head = f"{head}.{fields.pop(0)}"
         raise self._source.error(
@@ -294,14 +285,15 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         self._called.setdefault(key.name_hint, place)
         return key
 
-    def operator(self, _place: Place, token: Token) -> Expr:
-        return ir.Op(str(token))
+    def operator(self, place: Place, token: Token) -> Expr:
+        with self._at(place):
+            return ir.Op(row(str(token)).name)
 
-    def fields(self, _place: Place, *fields: Expr) -> Expr:
-        return ir.Tuple(fields)
+    def fields(self, place: Place, *fields: Expr) -> Expr:
+        return self._made(place, ir.Tuple(fields))
 
-    def conditional(self, _place: Place, cond: Expr, then: Expr, otherwise: Expr) -> Expr:
-        return ir.If(cond, then, otherwise)
+    def conditional(self, place: Place, cond: Expr, then: Expr, otherwise: Expr) -> Expr:
+        return self._made(place, ir.If(cond, then, otherwise))
 
     def meta_expression(self, place: Place, token: Token) -> Expr:
         value = self.meta_value(place, token)
@@ -312,127 +304,19 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
             raise self._error(f"{token} is no constant: nothing else can stand here.", token)
         return value
 
-    # Attributes
-
-    def attribute(self, _place: Place, name: Token, value: Any) -> _Attribute:
-        return _Attribute(str(name), value)
-
-    def attributes(self, place: Place, *items: _Attribute) -> Attrs:
-        return self._attrs(place, items)
-
-    def number(self, place: Place, token: Token) -> Any:
-        return self._literal(place, read_number, token)
-
-    def string(self, _place: Place, token: Token) -> str:
-        return read_string(token)
-
-    def nothing(self, _place: Place, _token: Token) -> None:
-        return None
-
-    def unknown(self, _place: Place) -> AnyDimension:
-        return AnyDimension()
-
-    def values(self, _place: Place | None, *items: Any) -> tuple[Any, ...]:
-        return items
-
-    def meta_value(self, place: Place, token: Token) -> Any:
-        reference = parse_reference(token)
-        if reference is None:
-            raise self._error("a reference to metadata has the form meta[type][number].", token)
-        try:
-            return self._metadata.get(*reference)
-        except FrontendError as error:
-            raise self._source.error(f"{token}: {error}", place) from None
-
-    # Types; None where the text leaves a part open.
-
-    def tensor_type(self, _place: Place, shape: tuple[Any, ...], dtype: Token) -> _MaybeType:
-        return TensorType(shape, self._dtype(dtype))
-
-    def scalar_type(self, _place: Place, dtype: Token) -> _MaybeType:
-        return TensorType((), self._dtype(dtype))
-
-    def generic_type(self, _place: Place, name: Token, *_args: _MaybeType) -> _MaybeType:
-        raise self._no_type(name)
-
-    def tuple_type(self, _place: Place, fields: Sequence[_MaybeType]) -> _MaybeType:
-        known = [field for field in fields if field is not None]
-        return TupleType(tuple(known)) if len(known) == len(fields) else None
-
-    def function_type(
-        self, _place: Place, params: Sequence[_MaybeType], result: _MaybeType
-    ) -> _MaybeType:
-        known = [param for param in params if param is not None]
-        if result is None or len(known) < len(params):
-            return None
-        return FuncType(tuple(known), result)
-
-    def no_type(self, _place: Place) -> _MaybeType:
-        return None
-
-    def types(self, _place: Place | None, *items: _MaybeType) -> Sequence[_MaybeType]:
-        return items
-
-    def shape(self, place: Place, *sizes: Any) -> tuple[Any, ...]:
-        for size in sizes:
-            if not isinstance(size, int | AnyDimension) or (isinstance(size, int) and size < 0):
-                raise self._source.error(
-                    f"a dimension is {size!r}; expected a number that is not negative, or ?.", place
-                )
-        return sizes
-
-    def known(self, place: Place, token: Token) -> int:
-        return self._number(token, place)
-
-    def _dtype(self, token: Token) -> str:
-        try:
-            dtype = tvm.DataType(str(token))
-        except Exception:
-            raise self._no_type(token) from None
-        if dtype.lanes != 1:
-            raise self._error(f"the dtype {token} is a vector; tensors hold scalars.", token)
-        return str(token)
-
-    def _no_type(self, token: Token) -> RelayTextError:
-        return self._error(
-            f"{token} is no dtype. Where it is an algebraic data type or a type parameter: Relax "
-            "has neither; use tuples and tensors.",
-            token,
-        )
-
     # Help
 
-    def _attrs(self, place: Place, items: Sequence[_Attribute]) -> Attrs:
-        names = [item.name for item in items]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise self._source.error(f"the attribute '{twice[0]}' is given twice.", place)
-        return Attrs(**{item.name: item.value for item in items})
+    def _made(self, place: Place, expr: Expr) -> Expr:
+        """An expression, whose place is kept for errors of its conversion."""
+        remember(expr, self._source, place)
+        return expr
 
     def _global(self, name: str) -> GlobalVar:
         return self._globals.setdefault(name, GlobalVar(name))
 
-    def _number(self, text: str, place: Place) -> int:
-        value = self._literal(place, read_number, text)
-        if not 0 <= value < 2**63:
-            raise self._source.error(f"{text} is out of range here.", place)
-        return int(value)
-
-    def _literal(self, place: Place, read: Callable[[str], Any], text: str) -> Any:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise self._source.error(f"{error}.", place) from None
-
     def _scoped(self, place: Place, look: Callable[..., Any], *args: Any) -> Any:
-        try:
+        with self._at(place):
             return look(*args)
-        except ScopeError as error:
-            raise self._source.error(str(error), place) from None
-
-    def _error(self, message: str, token: Token) -> RelayTextError:
-        assert token.line is not None and token.column is not None
-        return self._source.error(message, Place(token.line, token.column))
 
 
 def _name(token: Token) -> str:

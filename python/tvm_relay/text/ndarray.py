@@ -134,7 +134,10 @@ class _Reader:
         """A number of things, each at least so many bytes."""
         count = self.unpack("<Q")
         if count * least > len(self._data) - self._position:
-            raise FrontendError(f"{self._what} is damaged: it claims {count} entries.")
+            raise FrontendError(
+                f"{self._what} is cut short or damaged: {count} entries do not fit into its "
+                f"{len(self._data)} bytes."
+            )
         return int(count)
 
     def string(self) -> str:

@@ -17,8 +17,11 @@ import tvm
 
 from tvm_quant.errors import FrontendError
 from tvm_relay import expr as ir
+from tvm_relay.attributes import all_attributes
 from tvm_relay.module import Module
+from tvm_relay.structural import same_value
 from tvm_relay.text.builder import VERSION
+from tvm_relay.text.defaults import left_out
 from tvm_relay.text.literals import write_number, write_scalar, write_string
 from tvm_relay.text.metadata import CONSTANT, write_metadata
 from tvm_relay.ty import Any as AnyDimension
@@ -151,7 +154,7 @@ class _Printer:
         words: list[str] = []
         for arg in call.args:
             words += [(yield self._operand(arg))]
-        words += self._attributes(call.attrs)
+        words += self._attributes(_written(call))
         function = yield self._operand(call.op)
         return f"{function}({', '.join(words)})"
 
@@ -286,6 +289,16 @@ def _resume(writer: Generator[Any, Any, Any], value: Any) -> tuple[bool, Any]:
         return False, writer.send(value)
     except StopIteration as stop:
         return True, stop.value
+
+
+def _written(call: ir.Call) -> dict[str, Any]:
+    """The attributes that a reader does not know by himself."""
+    known = left_out(call.op.name) if isinstance(call.op, ir.Op) else {}
+    return {
+        name: value
+        for name, value in all_attributes(call).items()
+        if name not in known or not same_value(known[name], value)
+    }
 
 
 def _enclosed(start: str, lines: list[str], end: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
-from tvm_quant.errors import FrontendError
+from tvm_quant.errors import FrontendError, UnsupportedError
+from tvm_relay.expr import Expr
 
 #: What a scan for comments may not overlook, and what it looks for.
 _MARK = re.compile(r'"(?:[^"\\]|\\.)*"|//|/\*|#\[\s*metadata\s*\]', re.DOTALL)
@@ -87,6 +89,23 @@ class Source:
             if depth == 0:
                 return mark.end()
         raise self.error("this comment has no end; close it with */.", self.place(start.start()))
+
+
+#: Where expressions were read; an entry lives as long as its expression.
+_ORIGINS: WeakKeyDictionary[Expr, tuple[Source, Place]] = WeakKeyDictionary()
+
+
+def remember(expr: Expr, source: Source, place: Place) -> None:
+    """Keep where an expression stands."""
+    _ORIGINS[expr] = (source, place)
+
+
+def located(error: FrontendError | UnsupportedError, expr: object) -> Exception:
+    """An error about an expression with the place in the text that it was read from, if any."""
+    if isinstance(error, RelayTextError) or not isinstance(expr, Expr) or expr not in _ORIGINS:
+        return error
+    source, place = _ORIGINS[expr]
+    return source.error(str(error), place)
 
 
 @dataclass(frozen=True)

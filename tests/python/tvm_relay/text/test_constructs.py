@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tvm_relay
 from tvm_relay import expr as ir
 from tvm_relay.expr import Call, Function, GlobalVar, If, Let, Op, Tuple, TupleGetItem, const, var
 from tvm_relay.module import Module
@@ -88,11 +89,11 @@ CONSTRUCTS = {
         "%0 = ((1, 2), 3); %0.0.1",
         lambda: TupleGetItem(TupleGetItem(Tuple((Tuple((ONE(), TWO())), THREE())), 0), 1),
     ),
-    "projection of a call": ("split(1).0", lambda: TupleGetItem(Call(Op("split"), (ONE(),)), 0)),
+    "projection of a call": ("@f(1).0", lambda: TupleGetItem(Call(GlobalVar("f"), (ONE(),)), 0)),
     "operator": ("nn.conv2d", lambda: Op("nn.conv2d")),
     "global name": ("@g", lambda: GlobalVar("g")),
     "call": ("abs(1)", lambda: Call(Op("abs"), (ONE(),))),
-    "call without operands": ("f()", lambda: Call(Op("f"), ())),
+    "call without operands": ("@f()", lambda: Call(GlobalVar("f"), ())),
     "call with a last comma": ("add(1, 2,)", lambda: Call(Op("add"), (ONE(), TWO()))),
     "call of a call": ("@f(1)(2)", lambda: Call(Call(GlobalVar("f"), (ONE(),)), (TWO(),))),
     "sum": ("1 + 2", lambda: ONE() + TWO()),
@@ -223,17 +224,19 @@ CONSTRUCTS = {
         lambda: (lambda p: p + p)(x()),
     ),
     "numbers as attributes": (
-        "f(1, a=1, b=-2, c=0.1f, d=1e+10f, e=3i64, g=True)",
-        lambda: Call(Op("f"), (ONE(),), {"a": 1, "b": -2, "c": 0.1, "d": 1e10, "e": 3, "g": True}),
+        "@f(1, a=1, b=-2, c=0.1f, d=1e+10f, e=3i64, g=True)",
+        lambda: Call(
+            GlobalVar("f"), (ONE(),), {"a": 1, "b": -2, "c": 0.1, "d": 1e10, "e": 3, "g": True}
+        ),
     ),
     "strings as attributes": (
-        r"""f(1, a="NCHW", b="", c="a\"b\\c\n\xC3\xA9", d='x')""",
-        lambda: Call(Op("f"), (ONE(),), {"a": "NCHW", "b": "", "c": 'a"b\\c\né', "d": "x"}),
+        r"""@f(1, a="NCHW", b="", c="a\"b\\c\n\xC3\xA9", d='x')""",
+        lambda: Call(GlobalVar("f"), (ONE(),), {"a": "NCHW", "b": "", "c": 'a"b\\c\né', "d": "x"}),
     ),
     "lists as attributes": (
-        "f(1, a=[1, 2,], b=[], c=[[0, 0], [1, 1]], d=(3, 4), e=[0.5f, 1f], g=[None])",
+        "@f(1, a=[1, 2,], b=[], c=[[0, 0], [1, 1]], d=(3, 4), e=[0.5f, 1f], g=[None])",
         lambda: Call(
-            Op("f"),
+            GlobalVar("f"),
             (ONE(),),
             {
                 "a": (1, 2),
@@ -246,25 +249,46 @@ CONSTRUCTS = {
         ),
     ),
     "nothing as an attribute": (
-        "f(1, a=None, b=nullptr)",
-        lambda: Call(Op("f"), (ONE(),), {"a": None, "b": None}),
+        "@f(1, a=None, b=nullptr)",
+        lambda: Call(GlobalVar("f"), (ONE(),), {"a": None, "b": None}),
     ),
-    "attributes alone": ("zeros(shape=[1])", lambda: Call(Op("zeros"), (), {"shape": (1,)})),
+    "attributes alone": (
+        'zeros(shape=[1], dtype="int8")',
+        lambda: Call(Op("zeros"), (), {"shape": (1,), "dtype": "int8"}),
+    ),
+    "attributes that are left out": (
+        "nn.softmax(1)",
+        lambda: Call(Op("nn.softmax"), (ONE(),), {"axis": -1}),
+    ),
+    "attributes whose default is another one in text": (
+        "(nn.leaky_relu(1), concatenate((1,)), nn.batch_matmul(1, 2))",
+        lambda: Tuple(
+            (
+                Call(Op("nn.leaky_relu"), (ONE(),), {"alpha": 0.25}),
+                Call(Op("concatenate"), (Tuple((ONE(),)),), {"axis": 0}),
+                Call(Op("nn.batch_matmul"), (ONE(), TWO()), {"transpose_b": False}),
+            )
+        ),
+    ),
+    "attributes that repeat operands": (
+        'arange(0f, 3f, 1f, start=0f, stop=3f, step=1f, dtype="float32")',
+        lambda: Call(Op("arange"), (const(0.0), const(3.0), const(1.0)), {"dtype": "float32"}),
+    ),
     "class of attributes is left out": (
         '@g(1, n=2, attrs_type_key="attrs.TestAttrs")',
         lambda: Call(GlobalVar("g"), (ONE(),), {"n": 2}),
     ),
     "attributes named like keywords": (
-        "f(1, type=1, match=2)",
-        lambda: Call(Op("f"), (ONE(),), {"type": 1, "match": 2}),
+        "@f(1, type=1, match=2)",
+        lambda: Call(GlobalVar("f"), (ONE(),), {"type": 1, "match": 2}),
     ),
     "comments": (
         '/* ty=Tensor[(1), float32] span=a:0:0 */ 1 /* { " /* nested */ */ + // %x = {\n 2 // end',
         lambda: ONE() + TWO(),
     ),
     "a comment sign inside a string": (
-        'f(1, a="/* // */")',
-        lambda: Call(Op("f"), (ONE(),), {"a": "/* // */"}),
+        '@f(1, a="/* // */")',
+        lambda: Call(GlobalVar("f"), (ONE(),), {"a": "/* // */"}),
     ),
     "name with dots": (
         "fn (%features.0.weight: float32) { %features.0.weight }",
@@ -319,6 +343,15 @@ def test_a_module_may_be_continued():
     both = parse(VERSION + "def @main(%x: float32) { @f(%x) }", init_module=first)
     assert [key.name_hint for key in both.functions] == ["f", "main"]
     assert both["f"] is first["f"]
+
+
+def test_expressions_and_modules_print_themselves():
+    mod = parse(VERSION + "def @main(%x: float32) { %x }")
+    assert mod.astext() == tvm_relay.astext(mod) == VERSION + "def @main(%x: float32) {\n  %x\n}\n"
+    assert mod["main"].astext() == VERSION + "fn (%x: float32) {\n  %x\n}\n"
+    weights = Tuple((const([1.0, 2.0]),))
+    assert "#[metadata]" in weights.astext()
+    assert "#[metadata]" not in weights.astext(show_meta_data=False)
 
 
 def test_names_of_parameters_and_types_are_kept():

@@ -64,7 +64,10 @@ def test_a_damaged_file_gives_only_our_error():
     [
         (b"PK\3\4" + bytes(40), "expected 0xf7e58d4f05049cb7"),
         (b"", "cut short"),
-        (struct.pack("<QQQ", 0xF7E58D4F05049CB7, 0, 2**60), "claims 1152921504606846976 entries"),
+        (
+            struct.pack("<QQQ", 0xF7E58D4F05049CB7, 0, 2**60),
+            "1152921504606846976 entries",
+        ),
         (struct.pack("<QQQQ", 0xF7E58D4F05049CB7, 0, 0, 0), None),
     ],
 )

@@ -21,6 +21,7 @@ from tvm_relay.expr import (
     Var,
 )
 from tvm_relay.module import Module
+from tvm_relay.op import OPS, REQUIRED
 from tvm_relay.structural import assert_structural_equal
 from tvm_relay.text import RelayTextError, astext, parse, parse_expr
 from tvm_relay.ty import FuncType, TensorType, TupleType
@@ -69,10 +70,15 @@ def constants(draw):
 
 
 class Grower:
-    """Draws expressions that read what was drawn before, so that values are shared."""
+    """Draws expressions that read what was drawn before, so that values are shared.
 
-    def __init__(self, draw):
+    Args:
+        functions: global functions that may be called.
+    """
+
+    def __init__(self, draw, functions):
         self.draw = draw
+        self.functions = functions
 
     def value(self, known, depth):
         kind = self.draw(st.sampled_from(self.kinds(known, depth)))
@@ -96,10 +102,15 @@ class Grower:
         return self.draw(st.sampled_from(known))
 
     def call(self, known, depth):
-        op = Op(self.draw(st.sampled_from(["add", "nn.relu", "nn.conv2d", "a.b.c_1"])))
         count = self.draw(st.integers(0, 3))
-        args = [self.value(known, depth - 1) for _ in range(count)]
-        return Call(op, tuple(args), self.draw(attributes))
+        args = tuple(self.value(known, depth - 1) for _ in range(count))
+        if self.draw(st.booleans()):
+            return Call(self.draw(st.sampled_from(self.functions)), args, self.draw(attributes))
+        row = OPS[self.draw(st.sampled_from(sorted(OPS)))]
+        given = {name: self.draw(values) for name in row.attributes if self.draw(st.booleans())}
+        needed = {name for name, value in row.attributes.items() if value is REQUIRED}
+        given |= {name: self.draw(values) for name in needed - set(given)}
+        return Call(Op(row.name), args, given)
 
     def tuple(self, known, depth):
         count = self.draw(st.integers(0, 3))
@@ -139,13 +150,15 @@ class Grower:
 
 @st.composite
 def expressions(draw):
-    return Grower(draw).value([], draw(st.integers(0, 3)))
+    grower = Grower(draw, [GlobalVar("g"), GlobalVar("h.1")])
+    return grower.value([], draw(st.integers(0, 3)))
 
 
 @st.composite
 def modules(draw):
-    grower, names = Grower(draw), ["main", "g", "h.1"][: draw(st.integers(1, 3))]
+    names = ["main", "g", "h.1"][: draw(st.integers(1, 3))]
     calls = [GlobalVar(name) for name in names]
+    grower = Grower(draw, calls)
     functions = {}
     for name in calls:
         params = grower.params()
