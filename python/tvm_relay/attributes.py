@@ -10,7 +10,7 @@ from tvm_relay.op import OPS, REQUIRED
 
 
 def all_attributes(call: Call) -> Mapping[str, Any]:
-    """Attributes of a call; of an operator with the defaults of its row.
+    """Attributes of a call; of an operator with the defaults of its row, and in its order.
 
     >>> from tvm_relay.expr import const
     >>> all_attributes(Call(Op("nn.softmax"), (const(1.0),)))
@@ -18,6 +18,5 @@ def all_attributes(call: Call) -> Mapping[str, Any]:
     """
     if not isinstance(call.op, Op) or call.op.name not in OPS:
         return call.attrs
-    defaults = OPS[call.op.name].attributes
-    known = {name: value for name, value in defaults.items() if value is not REQUIRED}
-    return {**known, **call.attrs}
+    values = {**OPS[call.op.name].attributes, **call.attrs}
+    return {name: value for name, value in values.items() if value is not REQUIRED}
