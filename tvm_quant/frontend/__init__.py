@@ -40,11 +40,14 @@ def load(
         source: a path (`.onnx`, `.tflite`, `.pt2`), the bytes of an ONNX or TFLite file, an
             `onnx.ModelProto`, a `torch.export.ExportedProgram`, a `torch.nn.Module`, a
             `tvm.IRModule` or a pair (`tvm.IRModule`, params).
-        shapes: input shapes that replace the model's, {input name: shape}; ONNX and TFLite only.
+        shapes: input shapes that replace the model's, {input name: shape}; of files only.
         example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`.
-        rounding: whose integers a network that is quantized already is to give. For TFLite
-            "xnnpack" (as the runtime computes by default), "builtin" (its own kernels without
-            delegates) or "reference" (its reference kernels).
+        rounding: whose integers a network that is quantized already is to give. For ONNX "exact"
+            (integer sums, the default) or "onnxruntime" (convolutions between DequantizeLinear and
+            QuantizeLinear stay in float32 and add in that runtime's order, as it does without graph
+            optimizations: where a sum falls on a tie, that order decides). For TFLite "xnnpack" (as
+            the runtime computes by default), "builtin" (its own kernels without delegates) or
+            "reference" (its reference kernels).
         params: weights that stand apart from the network, for formats that keep them so: {name:
             array}, or the file that `relay.save_param_dict` wrote.
 
