@@ -97,8 +97,8 @@ def test_a_program_is_written_as_tvm_writes_it(name):
     assert lines_of(astext(parse(text))) == lines_of(text)
 
 
-#: TVM could not run `composite`; its runs of `quantized_max` differ by level of optimization.
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"composite", "quantized_max"}))
+#: TVM could not run `composite`.
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"composite"}))
 def test_a_program_computes_what_tvm_computed(name):
     expected = values()[name]["out"]
     got = results(name)
@@ -112,13 +112,6 @@ def test_a_composite_function_computes_its_body():
     (x,) = values()["composite"]["in"]
     (got,) = results("composite")
     np.testing.assert_allclose(got, np.maximum(x + np.exp(x), 0), rtol=1e-5)
-
-
-def test_fixed_point_steps_are_tvm_s_within_one_step():
-    """TVM's own runs of this network differ by up to 6 between levels of optimization."""
-    (expected,) = values()["quantized_max"]["out"]
-    (got,) = results("quantized_max")
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1 / 32)
 
 
 def test_digits_that_tvm_cuts_off_are_the_only_difference_of_constants():
