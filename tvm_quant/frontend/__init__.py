@@ -37,8 +37,8 @@ def load(
     quantizers; `tvm_quant.quantize` makes integers of it without calibration.
 
     Args:
-        source: a path (`.onnx`, `.tflite`, `.pt2`, `.relay`), the bytes of an ONNX or TFLite file, an
-            `onnx.ModelProto`, a `torch.export.ExportedProgram`, a `torch.nn.Module`, a
+        source: a path (`.onnx`, `.tflite`, `.pt2`, `.relay`), the bytes of an ONNX or TFLite file,
+            an `onnx.ModelProto`, a `torch.export.ExportedProgram`, a `torch.nn.Module`, a
             `tvm.IRModule` or a pair (`tvm.IRModule`, params).
         shapes: input shapes that replace the model's, {input name: shape}; of files only.
         example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`.
