@@ -10,5 +10,24 @@
 """
 
 from tvm_relay import quantize
+from tvm_relay.structural import assert_structural_equal, structural_equal
+from tvm_relay.text import (
+    astext,
+    fromtext,
+    load_param_dict,
+    parse,
+    parse_expr,
+    save_param_dict,
+)
 
-__all__ = ["quantize"]
+__all__ = [
+    "assert_structural_equal",
+    "astext",
+    "fromtext",
+    "load_param_dict",
+    "parse",
+    "parse_expr",
+    "quantize",
+    "save_param_dict",
+    "structural_equal",
+]

@@ -1,7 +1,7 @@
 """Front doors: from a model in any supported format to a Relax module in float.
 
->>> sorted(FRONTENDS)
-['mxnet', 'onnx', 'relax', 'tflite', 'torch']
+>>> {"mxnet", "onnx", "relax", "tflite", "torch"} <= set(FRONTENDS)
+True
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from tvm import IRModule
 
 from tvm_quant.errors import FrontendError
 from tvm_quant.frontend import mxnet, onnx, pytorch, relax_module, tflite
-from tvm_quant.frontend.base import Frontend, Params, Request, Shapes
+from tvm_quant.frontend.base import Frontend, GivenParams, Params, Request, Shapes
+from tvm_quant.frontend.plugins import FrontendTable
 
 _ROWS = (
     relax_module.FRONTEND,
@@ -22,7 +23,8 @@ _ROWS = (
     tflite.FRONTEND,
     mxnet.FRONTEND,
 )
-FRONTENDS: dict[str, Frontend] = {row.name: row for row in _ROWS}
+#: Every format that can be read, by name; `plugins` says how another package adds one.
+FRONTENDS = FrontendTable(_ROWS)
 
 __all__ = ["FRONTENDS", "Frontend", "load"]
 
@@ -33,6 +35,7 @@ def load(
     shapes: Shapes | None = None,
     example_inputs: Sequence[Any] | None = None,
     rounding: str | None = None,
+    params: GivenParams | None = None,
 ) -> tuple[IRModule, Params]:
     """Read a model.
 
@@ -40,8 +43,8 @@ def load(
     quantizers; `tvm_quant.quantize` makes integers of it without calibration.
 
     Args:
-        source: a path (`.onnx`, `.tflite`, `.pt2`, MXNet's `NAME-symbol.json`), the bytes of an
-            ONNX or TFLite file, an `onnx.ModelProto`, a `torch.export.ExportedProgram`, a
+        source: a path (`.onnx`, `.tflite`, `.pt2`, `.relay`, MXNet's `NAME-symbol.json`), the bytes
+            of an ONNX or TFLite file, an `onnx.ModelProto`, a `torch.export.ExportedProgram`, a
             `torch.nn.Module`, a Gluon `HybridBlock`, a `tvm.IRModule`, a pair (`tvm.IRModule`,
             params), or the symbol of an MXNet network with its parameters: a pair of paths,
             (`Symbol`, params) or (`Symbol`, arg_params, aux_params).
@@ -55,6 +58,8 @@ def load(
             optimizations: where a sum falls on a tie, that order decides). For TFLite "xnnpack" (as
             the runtime computes by default), "builtin" (its own kernels without delegates) or
             "reference" (its reference kernels).
+        params: weights that stand apart from the network, for formats that keep them so: {name:
+            array}, or the file that `relay.save_param_dict` wrote.
 
     Returns:
         (mod, params): `mod["main"]` computes the network in float; what another tool quantized
@@ -64,19 +69,24 @@ def load(
             `tvm_quant.ir.node_name`).
 
     Raises:
-        ConfigError: a rounding that the format does not have.
+        ConfigError: a rounding that the format does not have, or params for a format without.
         FrontendError: no such file, a format nobody reads, a damaged file, or an operator that
             cannot be converted; the message names the node.
 
     >>> mod, params = load("resnet20.onnx", shapes={"data": (1, 3, 32, 32)})  # doctest: +SKIP
     """
     request = Request(
-        source=source, shapes=shapes, example_inputs=example_inputs, rounding=rounding
+        source=source,
+        shapes=shapes,
+        example_inputs=example_inputs,
+        rounding=rounding,
+        params=params,
     )
     _check_path(request)
     for frontend in FRONTENDS.values():
         if frontend.accepts(source):
             frontend.check_rounding(rounding)
+            frontend.check_params(params)
             return frontend.load(request)
     raise FrontendError(f"Cannot read {_describe(source)}. Accepted are:\n{_accepted()}")
 
