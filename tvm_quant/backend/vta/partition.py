@@ -12,6 +12,7 @@ Needs Realize with shifts (the hardware row "vta").
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,11 @@ from tvm_quant.backend.vta.match import Match, matches
 from tvm_quant.backend.vta.match.match import tensor_of
 from tvm_quant.ir.rebuild import Substitute
 from tvm_quant.ir.signature import main_function
+
+
+class NothingOnVtaWarning(UserWarning):
+    """A network was compiled for VTA that has nothing for it."""
+
 
 ProgramOf = Callable[[Region], Sequence[relax.Expr]]
 
@@ -63,6 +69,12 @@ class PartitionVta:
         func = main_function(mod)
         pieces = list(partition(func))
         if not any(isinstance(piece, Part) for piece in pieces):
+            warnings.warn(
+                "VTA runs nothing of this network, the CPU runs all of it: no convolution of int8 "
+                "ends in a shift. Quantize it with hardware='vta', for inputs of fixed shape.",
+                NothingOnVtaWarning,
+                stacklevel=2,
+            )
             return mod
         result = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         result.update_func(mod.get_global_var("main"), self._rebuilt(func, pieces))

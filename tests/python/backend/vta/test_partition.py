@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import vta_networks as nets
-from tvm_quant.backend.vta.partition import partition
+from tvm_quant.backend.vta.partition import NothingOnVtaWarning, partition
 from tvm_quant.ir import constant
 from vta_oracle import partitioned
 
@@ -203,7 +203,9 @@ def weights_at_run_time(emit, x):
 )
 def test_what_has_no_form_stays_as_it_is(form):
     mod = nets.build(form, x=(1, 7, 9, 7))
-    tvm.ir.assert_structural_equal(partitioned(mod), mod)
+    with pytest.warns(NothingOnVtaWarning, match="no convolution of int8 ends in a shift"):
+        after = partitioned(mod)
+    tvm.ir.assert_structural_equal(after, mod)
 
 
 # Regions ----------
