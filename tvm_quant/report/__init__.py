@@ -6,7 +6,7 @@ from tvm_quant.report.graph import diagram_of, graph_page, write_graph
 from tvm_quant.report.inspect import float_table, quantizer_table, select, to_json
 from tvm_quant.report.layers import layer_variables
 from tvm_quant.report.metrics import METRICS, Metric, metric
-from tvm_quant.report.plot import plot_histogram, plot_layers
+from tvm_quant.report.plot import Span, plot_histogram, plot_layers, plot_timeline
 from tvm_quant.report.sqnr import SqnrMeter, sqnr_db
 from tvm_quant.report.text import quantizer_text
 from tvm_quant.report.trace import PassTrace
@@ -17,6 +17,7 @@ __all__ = [
     "LayerSqnr",
     "Metric",
     "PassTrace",
+    "Span",
     "SqnrMeter",
     "adjacency_groups",
     "diagram_of",
@@ -28,6 +29,7 @@ __all__ = [
     "metric",
     "plot_histogram",
     "plot_layers",
+    "plot_timeline",
     "quantizer_table",
     "quantizer_text",
     "select",
