@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import tvm
 from tvm import IRModule, relax
@@ -71,7 +72,8 @@ class PartitionVta:
         if not any(isinstance(piece, Part) for piece in pieces):
             warnings.warn(
                 "VTA runs nothing of this network, the CPU runs all of it: no convolution of int8 "
-                "ends in a shift. Quantize it with hardware='vta', for inputs of fixed shape.",
+                "with a fixed shape ends in a shift. Load the network with fixed shapes (shapes=, "
+                "--shape) and quantize it with hardware='vta'.",
                 NothingOnVtaWarning,
                 stacklevel=2,
             )
@@ -137,9 +139,10 @@ class _Partitioner:
         self._settle()
 
     def pieces(self) -> Iterator[Part | relax.VarBinding]:
-        for number, members in enumerate(in_order(self.order, self.reads, self.units)):
+        number = count()
+        for members in in_order(self.order, self.reads, self.units):
             if members[0] in self.matches:
-                yield self._part(f"region_{number}", members)
+                yield self._part(f"region_{next(number)}", members)
             else:
                 yield self.values[members[0]]
 
