@@ -66,13 +66,14 @@ def operators(mod: IRModule) -> list[str]:
 def assert_equal_everywhere(mod: IRModule, *others: IRModule, seed: int = 0) -> None:
     """All modules agree on random codes, on the lowest and on the highest ones.
 
-    The first is built by TVM alone, the others by our CPU pipeline.
+    The first is built by TVM alone and for VTA, the others by our CPU pipeline.
     """
     shapes = [tuple(map(int, param.ty.shape)) for param in mod["main"].params]
     random = [codes(*shape, seed=seed + place) for place, shape in enumerate(shapes)]
     cases = [random, *([np.full(s, v, "int8") for s in shapes] for v in (-128, 127))]
     plain = relax.VirtualMachine(tvm.compile(mod, plain_tvm.QUICK), tvm.cpu())["main"]
-    machines = [relax.VirtualMachine(compile(other), tvm.cpu())["main"] for other in others]
+    built = [compile(mod, "vta"), *map(compile, others)]
+    machines = [relax.VirtualMachine(executable, tvm.cpu())["main"] for executable in built]
     for inputs in cases:
         arguments = [tvm.runtime.tensor(x) for x in inputs]
         expected = _fields(plain(*arguments))

@@ -32,10 +32,10 @@ def parts_of(mod):
 
 
 def assert_equal_on_both(mod, inputs):
-    for found, expected in zip(
-        Runner(partitioned(mod)).run(inputs), Runner(mod).run(inputs), strict=True
-    ):
-        np.testing.assert_array_equal(found, expected)
+    expected = Runner(mod).run(inputs)
+    for other in (Runner(partitioned(mod)), Runner(mod, "vta")):
+        for found, wanted in zip(other.run(inputs), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
 
 
 def test_resnet18_is_one_region_up_to_its_classifier():

@@ -1,5 +1,7 @@
 """What VTA takes of a network, and that it makes no difference to any result."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 import tvm
@@ -8,7 +10,11 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import vta_networks as nets
-from tvm_quant.backend.vta.partition import NothingOnVtaWarning, partition
+import vta_oracle
+from tvm_quant.backend.vta import VtaConfig
+from tvm_quant.backend.vta.codegen import compile_region, simulate
+from tvm_quant.backend.vta.codegen.isa import Stage
+from tvm_quant.backend.vta.partition import NothingOnVtaWarning, Part, partition
 from tvm_quant.ir import constant
 from vta_oracle import partitioned
 
@@ -153,6 +159,19 @@ def test_vta_takes_the_form_whole_and_computes_the_same(form):
     after = partitioned(mod)
     assert nets.operators(after) == [RUN]
     nets.assert_equal_everywhere(mod, after)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_it_makes_no_difference_which_stage_goes_first(form):
+    """A program whose stages do not wait for each other gives other results in another order."""
+    mod = nets.build(form, x=(1, 7, 9, 7))
+    (part,) = [piece for piece in partition(mod["main"]) if isinstance(piece, Part)]
+    program = compile_region(part.region, VtaConfig())
+    codes = nets.codes(1, 7, 9, 7)
+    expected = vta_oracle.run(part.region, [codes])
+    for stages in permutations(Stage):
+        (found,) = simulate(program, [codes], stages=stages).outputs
+        np.testing.assert_array_equal(found, expected[0])
 
 
 def test_rows_of_features_are_multiplied():
