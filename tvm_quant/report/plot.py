@@ -91,15 +91,18 @@ def plot_timeline(path: str | Path, spans: Sequence[Span], *, title: str = "") -
     Raises:
         ArtifactError: the picture cannot be written.
     """
+    from matplotlib import colormaps
+
     rows = list(dict.fromkeys(span.row for span in spans))
     kinds: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         kinds[span.kind].append(span)
     figure, axes = _figure(12, 1.4 + 0.5 * len(rows))
     for number, (kind, found) in enumerate(kinds.items()):
+        colour = colormaps["tab20"](2 * number % 20 + number // 10 % 2)  # dark ones first
         for place, row in enumerate(rows):
             times = [(span.start, span.end - span.start) for span in found if span.row == row]
-            axes.broken_barh(times, (place - 0.4, 0.8), facecolors=f"C{number}", label=kind)
+            axes.broken_barh(times, (place - 0.4, 0.8), facecolors=colour, label=kind)
             kind = ""  # one line of the legend for all rows
     axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()

@@ -95,6 +95,7 @@ class _Lowering:
 
     def finish(self) -> None:
         """End when all stages have."""
+        self.b.label = "end"
         self._nop(Memory.INP, Opcode.LOAD, push_next=1, **self._after_barrier())
         self._nop(Memory.UOP, Opcode.LOAD, pop_prev=1)
         self.b.emit(Opcode.FINISH)
