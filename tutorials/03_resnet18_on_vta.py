@@ -4,9 +4,9 @@
 
 VTA (Moreau et al., arXiv:1807.04188) is a matrix unit for 16 x 16 int8 products, an ALU that adds,
 shifts and compares, and three queues of instructions that wait for each other by tokens. It has no
-multiplier beside the matrix unit, so that all scales have to be powers of two. Nothing here needs the
-hardware: programs run in a simulator. The weights are random, which is enough to see where time goes;
-images are small so that every step takes seconds.
+multiplier beside the matrix unit, so that all scales have to be powers of two. Nothing here needs
+the hardware: programs run in a simulator. The weights are random, which is enough to see where time
+goes; images are small so that every step takes seconds.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def chapter_1(size: int) -> tuple[tvm.IRModule, list[dict[str, np.ndarray]]]:
 def chapter_2(mod: tvm.IRModule, images: list[dict[str, np.ndarray]]) -> tvm.IRModule:
     """Quantize for VTA. The hardware row makes all scales powers of two, also along channels.
 
-    A convolution becomes four operators: int8 products summed in int32, a bias, a shift to the right
-    with rounding, and a clip, of which ReLU is the lower bound. A residual is shifted to the left
-    until it has the scale of the sums, and added.
+    A convolution becomes four operators: int8 products summed in int32, a bias, a shift to the
+    right with rounding, and a clip, of which ReLU is the lower bound. A residual is shifted to the
+    left until it has the scale of the sums, and added.
     """
     title("2. Quantize, with hardware='vta'")
     config = QuantizeConfig(hardware="vta", weight_rounding="nearest")
@@ -94,8 +94,10 @@ def chapter_4(part: Part) -> tuple[Program, Run]:
 
 
 def chapter_5(run: Run, timeline: Path) -> None:
-    """Where the cycles go. A weight takes 32 cycles to load and is used once for each pixel, so that
-    layers of few pixels wait for the bus; layers of few channels wait for the ALU."""
+    """Where the cycles go. An element of weights takes 32 cycles to load and is used once a pixel.
+
+    So layers of few pixels wait for the bus, and layers of few channels wait for the ALU.
+    """
     title("5. Where the cycles go")
     for row in layer_traces(run.events)[:-1]:
         print(f"   {row.layer:24} {row.cycles:8} cycles, matrix unit {row.utilization:4.0%}")
