@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tvm_quant.backend.vta.codegen.isa import Alu, Instruction, Opcode
 from tvm_quant.backend.vta.codegen.program import Builder, Place, Program
+from tvm_quant.backend.vta.codegen.verify import verify
 from tvm_quant.backend.vta.config import Memory, VtaConfig
 from tvm_quant.backend.vta.layer import Add, Convolution, Dense, Layer, MaxPool, Region, Residual
 from tvm_quant.errors import BackendError
@@ -43,9 +44,11 @@ def compile_region(region: Region, config: VtaConfig, *, extended: bool = False)
         builder.label = layer.name
         lowering.layer(layer)
     lowering.finish()
-    return builder.program(
+    program = builder.program(
         [places[name] for name in region.inputs], [places[name] for name in region.outputs]
     )
+    verify(program)
+    return program
 
 
 @dataclass
@@ -593,7 +596,8 @@ class _Plan:
         read = self._read(rows, 0) * self._read(columns, 1)
         dma = tiles * (steps * (tci * read * 2 + tco * tci * taps * 32) + tco * rows * columns * 2)
         compute = tiles * tco * rows * columns * (inputs * taps + 7)
-        return float(max(dma, compute) + 0.2 * min(dma, compute) + 60 * tiles * steps)
+        total = max(dma, compute) + 0.2 * min(dma, compute) + 60 * tiles * steps
+        return float(total * (1.0 if tco * rows > 2 else 1.2))  # few sums wait for each other
 
     def tiles(self) -> list[_Block]:
         """In an order that keeps the weights' blocks together."""

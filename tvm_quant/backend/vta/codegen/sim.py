@@ -106,8 +106,8 @@ def simulate_image(
     return machine.dram, run
 
 
-# (stage, flag): (queue, whether it pushes)
-_PORTS = {
+#: (stage, flag): the queue of tokens that the flag takes one from, or puts one into.
+PORTS = {
     (Stage.LOAD, "pop_next"): "g2l",
     (Stage.LOAD, "push_next"): "l2g",
     (Stage.COMPUTE, "pop_prev"): "l2g",
@@ -194,13 +194,13 @@ class _Machine:
 
     def _try(self, stage: Stage, free: dict[Stage, int]) -> bool:
         one = self.queues[stage][0]
-        pops = [q for (s, flag), q in _PORTS.items() if s is stage and "pop" in flag and one[flag]]
+        pops = [q for (s, flag), q in PORTS.items() if s is stage and "pop" in flag and one[flag]]
         if any(not self.tokens[queue] for queue in pops):
             return False
         start = max([free[stage], *(self.tokens[queue].popleft() for queue in pops)])
         self.queues[stage].popleft()
         end = start + self._execute(one)
-        for (s, flag), queue in _PORTS.items():
+        for (s, flag), queue in PORTS.items():
             if s is stage and "push" in flag and one[flag]:
                 self.tokens[queue].append(end)
         free[stage] = end
