@@ -33,7 +33,8 @@ def import_model(
     rounding: Annotated[
         str | None,
         options.choice(
-            ROUNDINGS, "TFLite: whose integers to give; without, those of its runtime's default."
+            ROUNDINGS,
+            "Whose integers. ONNX: exact, onnxruntime; TFLite: xnnpack, builtin, reference.",
         ),
     ] = None,
     shape: options.Shape = None,
