@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 
@@ -25,8 +24,7 @@ def arguments(program: Program) -> Sequence[relax.Expr]:
 @tvm.register_global_func(RUN, override=True)
 def _run(*tensors: Any) -> None:
     first = next(at for at, tensor in enumerate(tensors) if str(tensor.dtype) == "uint8")
-    arrays = [np.from_dlpack(tensor) for tensor in tensors]
-    program = Program.decoded(*arrays[first : first + PARTS])
-    result = simulate(program, arrays[:first])
-    for target, value in zip(arrays[first + PARTS :], result.outputs, strict=True):
-        target[...] = value
+    program = Program.decoded(*(tensor.numpy() for tensor in tensors[first : first + PARTS]))
+    result = simulate(program, [tensor.numpy() for tensor in tensors[:first]])
+    for target, value in zip(tensors[first + PARTS :], result.outputs, strict=True):
+        target.copyfrom(value)
