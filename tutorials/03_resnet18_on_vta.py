@@ -28,14 +28,13 @@ from tvm_quant.backend.vta.codegen import (
     Run,
     compile_region,
     disassembly,
-    kind_of,
     layer_traces,
     simulate,
 )
 from tvm_quant.backend.vta.partition import Part, partition
 from tvm_quant.bench.zoo.resnet import resnet18
 from tvm_quant.ir import bindings, op_name
-from tvm_quant.report import Span, plot_timeline
+from tvm_quant.report import plot_timeline, spans_of
 
 
 def chapter_1(size: int) -> tuple[tvm.IRModule, list[dict[str, np.ndarray]]]:
@@ -101,17 +100,7 @@ def chapter_5(run: Run, timeline: Path) -> None:
     title("5. Where the cycles go")
     for row in layer_traces(run.events)[:-1]:
         print(f"   {row.layer:24} {row.cycles:8} cycles, matrix unit {row.utilization:4.0%}")
-    spans = [
-        Span(
-            row=event.instruction.stage.name.lower(),
-            kind=kind_of(event.instruction),
-            start=event.start,
-            end=event.end,
-        )
-        for event in run.events
-        if kind_of(event.instruction) != "NOP"
-    ]
-    plot_timeline(timeline, spans, title="ResNet-18 on VTA")
+    plot_timeline(timeline, spans_of(run), title="ResNet-18 on VTA")
     print(f"   drew {timeline}")
 
 

@@ -20,7 +20,6 @@ from tvm_quant.backend.vta.codegen import (
     Run,
     compile_region,
     disassembly,
-    kind_of,
     layer_traces,
     simulate,
 )
@@ -32,7 +31,7 @@ from tvm_quant.cli.guard import guarded, stdout
 from tvm_quant.errors import BackendError
 from tvm_quant.ir import op_name
 from tvm_quant.ir.signature import main_function
-from tvm_quant.report import Span, plot_timeline
+from tvm_quant.report import plot_timeline, spans_of
 
 vta = typer.Typer(help="See what a network becomes on a VTA.", no_args_is_help=True)
 
@@ -83,7 +82,7 @@ def trace(
             stream.write("".join(f"{line}\n" for line in disassembly(program)).encode())
         stdout().print(f"wrote {text} ({len(program.instructions)} instructions)")
     if timeline is not None:
-        plot_timeline(timeline, _spans(run), title=chosen.name)
+        plot_timeline(timeline, spans_of(run), title=chosen.name)
         stdout().print(f"wrote {timeline}")
 
 
@@ -103,19 +102,6 @@ def _random_inputs(region: Region) -> list[npt.NDArray[np.int8]]:
     rng = np.random.default_rng(0)
     shapes = [region.by_name[name].shape for name in region.inputs]
     return [rng.integers(-127, 128, shape).astype("int8") for shape in shapes]
-
-
-def _spans(run: Run) -> list[Span]:
-    return [
-        Span(
-            row=event.instruction.stage.name.lower(),
-            kind=kind_of(event.instruction),
-            start=event.start,
-            end=event.end,
-        )
-        for event in run.events
-        if kind_of(event.instruction) != "NOP"
-    ]
 
 
 def _trace_table(region: Region, rows: list[LayerTrace], run: Run) -> Table:

@@ -9,6 +9,7 @@ from tvm_quant.report.metrics import METRICS, Metric, metric
 from tvm_quant.report.plot import Span, plot_histogram, plot_layers, plot_timeline
 from tvm_quant.report.sqnr import SqnrMeter, sqnr_db
 from tvm_quant.report.text import quantizer_text
+from tvm_quant.report.timeline import spans_of
 from tvm_quant.report.trace import PassTrace
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "quantizer_table",
     "quantizer_text",
     "select",
+    "spans_of",
     "sqnr_db",
     "to_json",
     "write_graph",
