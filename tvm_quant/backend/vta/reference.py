@@ -45,14 +45,14 @@ def requantize(sums: Array, shift: Array, low: int, high: int) -> Array:
     """
     right, left = np.maximum(shift, 0).astype(np.int64), np.maximum(-shift, 0).astype(np.int64)
     half = np.where(right > 0, 1 << np.maximum(right - 1, 0), 0)
-    return np.clip(((sums + half) >> right) << left, low, high).astype(np.int8)
+    return np.asarray(np.clip(((sums + half) >> right) << left, low, high), np.int8)
 
 
 def _windows(data: Array, window: tuple[int, int], layer: Any, dilation: tuple[int, int]) -> Array:
     reach = tuple((extent - 1) * step + 1 for extent, step in zip(window, dilation, strict=True))
     seen = np.lib.stride_tricks.sliding_window_view(data, reach, axis=(2, 3))
     rows, columns = layer.strides
-    return seen[:, :, ::rows, ::columns, :: dilation[0], :: dilation[1]]
+    return np.asarray(seen[:, :, ::rows, ::columns, :: dilation[0], :: dilation[1]])
 
 
 def _padded(data: Array, padding: tuple[int, int, int, int], value: int) -> Array:
