@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_quant.backend.vta.config import Memory
-from tvm_quant.backend.vta.isa import Alu, Gemm, Instruction, Loop, Stage, Token, Transfer
+from tvm_quant.backend.vta.isa import Alu, Gemm, Instruction, Loop, Opcode, Stage, Token, Transfer
 from tvm_quant.backend.vta.program import Program
 from tvm_quant.backend.vta.streams import interleave
 
@@ -120,7 +121,9 @@ def _gemm_steps(instruction: Instruction) -> int:
     return instruction.steps if isinstance(instruction, Gemm) and multiplies else 0
 
 
-def _bytes(program: Program, instruction: Instruction) -> int:
-    if not isinstance(instruction, Transfer) or instruction.is_nop:
-        return 0
-    return instruction.moved * program.config.element_bytes(Memory(instruction.memory_type))
+def _bytes(program: Program, instructions: Sequence[Instruction], opcode: Opcode) -> int:
+    return sum(
+        each.moved * program.config.element_bytes(Memory(each.memory_type))
+        for each in instructions
+        if isinstance(each, Transfer) and each.opcode is opcode
+    )
