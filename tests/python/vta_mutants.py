@@ -1,4 +1,4 @@
-"""Broken programs, with which the verifier is measured: `python tests/python/vta_mutants.py 1000`."""
+"""Broken programs, with which the verifier is measured: `python vta_mutants.py 1000`."""
 
 from __future__ import annotations
 

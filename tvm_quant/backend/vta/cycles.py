@@ -76,7 +76,7 @@ class LayerCycles:
 
 
 def timeline(program: Program, model: CycleModel | None = None) -> list[tuple[int, int]]:
-    """Begin and end of each instruction in cycles: it starts when its stage and tokens are there."""
+    """Begin and end of each instruction in cycles: it starts when its stage and tokens can."""
     model = model or CycleModel()
     free, bus = dict.fromkeys(Stage, 0), 0
     queues: dict[Token, deque[int]] = {token: deque() for token in Token}
@@ -107,10 +107,8 @@ def layer_cycles(program: Program, model: CycleModel | None = None) -> list[Laye
                 begin=min(begin for begin, _ in times[span.begin : span.end]),
                 end=max(end for _, end in times[span.begin : span.end]),
                 gemm_steps=sum(_gemm_steps(instruction) for instruction in own),
-                load_bytes=sum(
-                    _bytes(program, each) for each in own if each.stage is not Stage.STORE
-                ),
-                store_bytes=sum(_bytes(program, each) for each in own if each.stage is Stage.STORE),
+                load_bytes=_bytes(program, own, Opcode.LOAD),
+                store_bytes=_bytes(program, own, Opcode.STORE),
             )
         )
     return found
