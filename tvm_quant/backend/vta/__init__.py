@@ -11,6 +11,8 @@ from tvm_quant.backend.vta.layer import (
     Residual,
     Tensor,
 )
+from tvm_quant.backend.vta.program import Program
+from tvm_quant.backend.vta.region import compile_region
 
 __all__ = [
     "Add",
@@ -18,8 +20,10 @@ __all__ = [
     "Dense",
     "Layer",
     "MaxPool",
+    "Program",
     "Region",
     "Residual",
     "Tensor",
     "VtaConfig",
+    "compile_region",
 ]
