@@ -147,6 +147,8 @@ class Accesses:
         self._intervals.store(places, starts)
 
     def _touched(self, transfer: Transfer, *, writes: bool) -> Array:
+        if not transfer.moved:
+            raise ProgramError("has columns and no rows: expected both, or neither for a NOP")
         size = self._config.element_bytes(Memory(transfer.memory_type))
         starts = _starts(self._config, self._program.base, transfer)
         if starts.min() < 0 or starts.max() + size > len(self._program.image):
