@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tvm
+from tvm import relax
 
 from tvm_quant.backend.vta.config import VtaConfig
 from tvm_quant.backend.vta.layer import Tensor
@@ -17,6 +18,7 @@ from tvm_quant.backend.vta.layout import pack, unpack
 from tvm_quant.backend.vta.program import Place, Program
 from tvm_quant.backend.vta.sim import Simulator
 from tvm_quant.errors import ProgramError
+from tvm_quant.ir import constant
 
 Array = npt.NDArray[Any]
 
@@ -85,21 +87,20 @@ def _decoded(image: bytes, insns: bytes, meta: bytes) -> Program:
     )
 
 
+def constants_of(program: Program) -> list[relax.Expr]:
+    """What `run` takes between inputs and outputs."""
+    return [constant(part) for part in (program.image, program.insns, program.meta)]
+
+
 @tvm.register_global_func(RUN, override=True)
-def run(*arguments: Any) -> None:
-    """Called by compiled modules: inputs, image, insns, meta, outputs; writes the outputs."""
-    arrays = [np.from_dlpack(argument) for argument in arguments]
-    # The meta data says how many inputs there are; it is the only argument that is JSON.
-    begin = next(
-        index
-        for index in range(len(arrays))
-        if arrays[index].dtype == np.uint8 and arrays[index].ndim == 1
-    )
-    constants = arrays[begin : begin + CONSTANTS]
-    program = _decoded(*(constant.tobytes() for constant in constants))
-    result = run_program(program, *arrays[:begin])
-    for target, value in zip(arrays[begin + CONSTANTS :], result.outputs, strict=True):
-        target[...] = value
+def run(*tensors: Any) -> None:
+    """Called by compiled modules: int8 inputs, image, insns, meta, outputs; writes the outputs."""
+    begin = next(index for index, tensor in enumerate(tensors) if tensor.dtype == "uint8")
+    parts = tensors[begin : begin + CONSTANTS]
+    program = _decoded(*(part.numpy().tobytes() for part in parts))
+    result = run_program(program, *(tensor.numpy() for tensor in tensors[:begin]))
+    for target, value in zip(tensors[begin + CONSTANTS :], result.outputs, strict=True):
+        target.copyfrom(value)
 
 
 def check_config(program: Program, config: VtaConfig) -> None:

@@ -1,10 +1,13 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 import vta_regions
 from tvm_quant.backend.vta import VtaConfig, compile_region
 from tvm_quant.backend.vta.cycles import CycleModel, layer_cycles, timeline
-from tvm_quant.backend.vta.trace import draw, listing, table
+from tvm_quant.backend.vta.trace import kind_of, listing
+from tvm_quant.report import plot_timeline, spans_of
 
 
 @pytest.fixture(scope="module")
@@ -18,11 +21,16 @@ def test_every_instruction_has_a_line_and_every_layer_a_row(program):
     lines = listing(program).splitlines()
     assert [line[2:] for line in lines if line.startswith("#")] == [*names, "end"]
     assert len(lines) == len(program.instructions) + len(names) + 1
-    assert [row.split(" | ")[0][2:] for row in table(program).splitlines()[2:]] == names
+    assert [row.layer for row in layer_cycles(program)][: len(names)] == names
 
 
-def test_the_picture_is_a_png(program, tmp_path):
-    draw(program, tmp_path / "stages.png")
+def test_the_picture_shows_every_instruction_that_works(program, tmp_path):
+    spans = spans_of(program)
+    assert {span.row for span in spans} == {"load", "compute", "store"}
+    assert {span.kind for span in spans} == {
+        kind_of(one) for one in program.instructions if not getattr(one, "is_nop", False)
+    }
+    plot_timeline(tmp_path / "stages.png", spans)
     assert (tmp_path / "stages.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -32,7 +40,7 @@ def test_a_stage_does_one_thing_at_a_time(program):
         own = [
             t for t, each in zip(times, program.instructions, strict=True) if each.stage is stage
         ]
-        assert all(first[1] <= second[0] for first, second in zip(own, own[1:], strict=False))
+        assert all(first[1] <= second[0] for first, second in pairwise(own))
 
 
 def test_a_shared_bus_takes_no_less_time(program):
