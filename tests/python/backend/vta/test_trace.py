@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def test_a_stage_does_one_thing_at_a_time(program):
         own = [
             t for t, each in zip(times, program.instructions, strict=True) if each.stage is stage
         ]
-        assert all(first[1] <= second[0] for first, second in zip(own, own[1:], strict=False))
+        assert all(first[1] <= second[0] for first, second in pairwise(own))
 
 
 def test_a_shared_bus_takes_no_less_time(program):
