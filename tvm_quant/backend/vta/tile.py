@@ -190,4 +190,4 @@ def _cost(
     )
     slow, fast = np.maximum(dma, compute), np.minimum(dma, compute)
     # The first loads and the last store have nothing to hide behind.
-    return np.asarray(tiles * (slow + 0.01 * fast) + load + outputs * area * inp / BUS_BYTES)
+    return np.asarray(tiles * (slow + 0.05 * fast) + load + outputs * area * inp / BUS_BYTES)

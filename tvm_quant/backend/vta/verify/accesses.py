@@ -118,6 +118,8 @@ class Accesses:
         memory = _LOADED_INTO[Memory(load.memory_type)]
         self._chip[memory].write(places, load.stage, clock)
         if memory is Memory.UOP:
+            if load.extent != (load.y_size, load.x_size):
+                raise ProgramError("pads UOP, expected no padding")
             self._micro_ops[places] = self._words(load)
         self._intervals.load(load, places, _starts(self._config, self._program.base, load))
 

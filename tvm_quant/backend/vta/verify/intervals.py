@@ -53,8 +53,9 @@ class Intervals:
             raw = self._raw(memory, starts).view(np.int8)
             block = self._config.block
             weights = raw.reshape(-1, block, block).astype(np.int64)
-            self._wgt[0][places] = np.maximum(weights, 0).sum(axis=2)
-            self._wgt[1][places] = np.minimum(weights, 0).sum(axis=2)
+            self._wgt[:, places] = 0
+            self._wgt[0][inner] = np.maximum(weights, 0).sum(axis=2)
+            self._wgt[1][inner] = np.minimum(weights, 0).sum(axis=2)
         elif memory is Memory.ACC:
             raw = self._raw(memory, starts).view(np.int32)
             values = raw.reshape(-1, self._config.batch, self._config.block)
