@@ -283,6 +283,18 @@ def test_multiplications_are_counted_as_the_network_has_them():
 # Properties ----------
 
 
+def test_rows_that_a_stride_leaves_out_are_left_out_beside_padded_columns():
+    def body(emit, x):
+        weight = nets.weights(3, 2, 1, 5)
+        acc = nets.convolution(emit, x, weight, range(3), strides=(2, 2), padding=(0, 2, 0, 0))
+        return emit(nets.scaled(acc, 6))
+
+    mod = nets.build(body, x=(1, 2, 5, 10))
+    after = partitioned(mod)
+    assert nets.operators(after) == [RUN]
+    nets.assert_equal_everywhere(mod, after)
+
+
 @st.composite
 def layers(draw):
     """(body, shape of the input) of a random convolution."""

@@ -240,7 +240,7 @@ def _load_inputs(
         address = view.at(plane, part.sample, rows.start, columns.start)
         base = inp + index * area
         if any(pads):
-            stride = view.width
+            stride = step * view.width
             builder.load(Memory.INP, base, address, rows.count, columns.count, stride, pads)
             continue
         for chip, dram, height, width, stride in rectangles(
