@@ -16,6 +16,7 @@ from tvm_quant.bench.pareto import pareto
 from tvm_quant.bench.peers import peers
 from tvm_quant.bench.quantize_time import quantize_time
 from tvm_quant.bench.speed import speed
+from tvm_quant.bench.vta import vta
 from tvm_quant.bench.workers import workers
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -33,5 +34,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "peers": peers,
     "quantize-time": quantize_time,
     "speed": speed,
+    "vta": vta,
 }
 """{command: function}, in the order of the help."""
