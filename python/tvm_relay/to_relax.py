@@ -80,15 +80,17 @@ class _Converter:
         stack: list[Visit] = [self._start(root)]
         value: Any = None
         while stack:
-            try:  # noqa: PERF203
-                child = stack[-1].send(value)
-            except StopIteration as done:
-                stack.pop()
-                value = done.value
-            else:
-                stack.append(self._start(child))
-                value = None
+            value = self._step(stack, value)
         return value
+
+    def _step(self, stack: list[Visit], value: Any) -> Any:
+        """Resume the innermost visit: it reads something more, or it is done."""
+        try:
+            stack.append(self._start(stack[-1].send(value)))
+        except StopIteration as done:
+            stack.pop()
+            return done.value
+        return None
 
     def _start(self, expr: Any) -> Visit:
         return self._known(expr) if _key(expr) in self.known else self._convert(expr)
@@ -285,8 +287,8 @@ def to_type(source: ty.Type) -> Any:
     Raises:
         UnsupportedError: a type variable.
 
-    >>> to_type(ty.TupleType((ty.TensorType((1,), "int8"),)))
-    R.Tuple(R.Tensor((1,), dtype="int8"))
+    >>> to_type(ty.TupleType((ty.TensorType((), "int8"),)))
+    T.Tuple(R.Tensor((), dtype="int8"))
     """
     if isinstance(source, ty.TensorType):
         return relax.TensorType([_dimension(dim) for dim in source.shape], source.dtype)
