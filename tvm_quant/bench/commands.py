@@ -13,6 +13,7 @@ from tvm_quant.bench.memory import memory
 from tvm_quant.bench.pareto import pareto
 from tvm_quant.bench.peers import peers
 from tvm_quant.bench.quantize_time import quantize_time
+from tvm_quant.bench.relay import relay
 from tvm_quant.bench.speed import speed
 from tvm_quant.bench.workers import workers
 
@@ -28,6 +29,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "workers": workers,
     "peers": peers,
     "quantize-time": quantize_time,
+    "relay": relay,
     "speed": speed,
 }
 """{command: function}, in the order of the help."""

@@ -184,3 +184,10 @@ def test_arguments_that_an_operator_does_not_have_are_refused():
         relay.nn.softmax(data(2), axes=1)
     with pytest.raises(AttributeError, match=r"'nn\.conv9d' is not in the table"):
         _ = relay.nn.conv9d
+
+
+def test_a_relax_network_with_an_open_batch_continues_in_relay():
+    first = relay.to_relax(relay.var("x", relay.TensorType((relay.Any(), 3))) * 2.0)["main"]
+    whole = relay.Function(tuple(first.params), relay.nn.relu(first.body))
+    value = np.float32([[-1, 2, 3]] * 4)
+    np.testing.assert_array_equal(run(whole, x=value)[0], np.maximum(value * 2, 0))
