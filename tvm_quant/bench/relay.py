@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json as jsonlib
 import os
 import subprocess
@@ -15,7 +16,7 @@ import typer
 
 from tvm_quant.bench import options, relay_script
 from tvm_quant.bench.report import Sheet, number, publish
-from tvm_quant.errors import UnsupportedError
+from tvm_quant.errors import ConfigError, UnsupportedError
 
 SCRIPT = Path(relay_script.__file__)
 OracleOption = Annotated[
@@ -25,24 +26,43 @@ TargetOption = Annotated[str, typer.Option(help="What the stack of old compiles 
 
 
 def relay(
-    oracle_python: OracleOption,
+    oracle_python: OracleOption = Path("python3.10"),
     oracle_target: TargetOption = "llvm -mtriple=x86_64-pc-linux-gnu -mcpu=core-avx2",
+    only: options.Only = None,
     json: options.Json = None,
     markdown: options.Markdown = None,
 ) -> None:
     """Error, quantize time and latency of the old relay.quantize and of ours, on one script."""
-    old = run_script([str(oracle_python)], oracle_target, own=False)
-    new = run_script([sys.executable, "-m", "tvm_relay"], "llvm", own=True)
+    names = select(only)
+    old = run_script([str(oracle_python)], oracle_target, *names, own=False)
+    new = run_script([sys.executable, "-m", "tvm_relay"], "llvm", *names, own=True)
     rows = paired(old, new)
     publish(sheet(rows), rows, json, markdown)
 
 
-def run_script(command: Sequence[str], target: str, *, own: bool) -> list[dict[str, Any]]:
+def select(patterns: Sequence[str] | None) -> list[str]:
+    """Networks of the script that match one of the patterns; all without patterns.
+
+    Raises:
+        ConfigError: a pattern matches nothing.
+    """
+    for pattern in patterns or ():
+        if not fnmatch.filter(relay_script.NETS, pattern):
+            known = ", ".join(relay_script.NETS)
+            raise ConfigError(f"no network matches '{pattern}'; there are {known}")
+    return [
+        name
+        for name in relay_script.NETS
+        if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+
+
+def run_script(command: Sequence[str], *arguments: str, own: bool) -> list[dict[str, Any]]:
     """The rows that the script prints.
 
     Args:
         command: what runs a script.
-        target: its argument.
+        arguments: of the script: target and networks.
         own: whether it sees the packages of this process.
 
     Raises:
@@ -53,7 +73,7 @@ def run_script(command: Sequence[str], target: str, *, own: bool) -> list[dict[s
         environment.pop("PYTHONPATH", None)
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [*command, str(SCRIPT), target],
+            [*command, str(SCRIPT), *arguments],
             capture_output=True,
             text=True,
             env=environment,

@@ -2,7 +2,7 @@
 
 The stack of old runs it as it is, ours through `python -m tvm_relay`: one source for both sides.
 
-    python relay_script.py TARGET [MODEL.onnx NAME=1,3,224,224]
+    python relay_script.py TARGET NETWORK ...
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Stack:
         self.relay = importlib.import_module("tvm.relay")
         self.executor = importlib.import_module("tvm.contrib.graph_executor")
         self.target = self.tvm.target.Target(target)
-        _single_thresholds(self.tvm)
+        _single_thresholds()
 
     def quantize(self, mod: Any, params: Any, dataset: Any, settings: dict[str, Any]) -> Any:
         """With the settings as a `qconfig`."""
@@ -169,13 +169,19 @@ class Stack:
         return runner.get_output(0).numpy(), float(np.median(times[1:])) * 1e3
 
 
-def _single_thresholds(tvm: Any) -> None:
+_found: list[Any] = []  # the thresholds of the stack that runs this script, where they are pairs
+
+
+def _single_thresholds() -> None:
     """A fork of the old stack gives thresholds as pairs, which its own pass cannot take."""
     calibrate: Any = sys.modules.get("tvm.relay.quantize._calibrate")
-    if calibrate is None or not hasattr(calibrate, "_find_scale_by_kl"):
-        return
-    found = calibrate._find_scale_by_kl
-    calibrate._find_scale_by_kl = lambda array: np.max(found(array))
+    if calibrate is not None and hasattr(calibrate, "_find_scale_by_kl"):
+        _found.append(calibrate._find_scale_by_kl)
+        calibrate._find_scale_by_kl = _threshold
+
+
+def _threshold(array: Any) -> Any:
+    return np.max(_found[0](array))
 
 
 def measure(stack: Stack, name: str) -> list[dict[str, Any]]:
@@ -216,22 +222,10 @@ def _mode(stack: Stack, mod: Any, feeds: Any, wanted: Any, settings: Any) -> dic
     return {"relative": relative, "seconds": seconds, "ms": ms}
 
 
-def onnx_time(stack: Stack, path: str, shape: str) -> list[dict[str, Any]]:
-    """Seconds to quantize a model file without data."""
-    name, _, dims = shape.partition("=")
-    model = importlib.import_module("onnx").load(path)
-    shapes = {name: tuple(int(d) for d in dims.split(","))}
-    mod, params = stack.relay.frontend.from_onnx(model, shapes)
-    mod = stack.relay.transform.InferType()(mod)
-    start = time.perf_counter()
-    stack.quantize(mod, params, None, MODES["global_scale, power2"])
-    return [{"network": path, "mode": "onnx", "seconds": time.perf_counter() - start}]
-
-
-def main(target: str, *model: str) -> None:
-    """Measure what the arguments name, all networks without any."""
+def main(target: str, *names: str) -> None:
+    """Measure the networks of these names."""
     stack = Stack(target)
-    rows = onnx_time(stack, *model) if model else [r for name in NETS for r in measure(stack, name)]
+    rows = [row for name in names for row in measure(stack, name)]
     sys.stdout.write("\nRESULTS " + json.dumps(rows) + "\n")
 
 
