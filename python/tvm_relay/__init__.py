@@ -14,8 +14,6 @@ There is no algorithm here: operators become Relax, `quantize` calls `tvm_quant.
 
 from __future__ import annotations
 
-from tvm.runtime import load_param_dict, save_param_dict
-
 from tvm_relay import analysis, frontend, op, quantize, transform
 from tvm_relay.build_module import build, create_executor, load_module
 from tvm_relay.expr import (
@@ -35,6 +33,8 @@ from tvm_relay.expr import (
 )
 from tvm_relay.module import Module
 from tvm_relay.namespaces import annotation, image, nn, public, qnn
+from tvm_relay.structural import assert_structural_equal, structural_equal
+from tvm_relay.text import astext, fromtext, load_param_dict, parse, parse_expr, save_param_dict
 from tvm_relay.to_relax import to_relax
 from tvm_relay.ty import Any, FuncType, TensorType, TupleType, TypeVar
 
@@ -62,18 +62,24 @@ __all__ = [
     "Var",
     "analysis",
     "annotation",
+    "assert_structural_equal",
+    "astext",
     "build",
     "const",
     "create_executor",
+    "fromtext",
     "frontend",
     "image",
     "load_module",
     "load_param_dict",
     "nn",
     "op",
+    "parse",
+    "parse_expr",
     "qnn",
     "quantize",
     "save_param_dict",
+    "structural_equal",
     "to_relax",
     "transform",
     "var",

@@ -112,6 +112,12 @@ class Expr:
         """A call of this value, which has to be a function."""
         return Call(self, args)
 
+    def astext(self, show_meta_data: bool = True) -> str:
+        """The expression as text: see `tvm_relay.text.astext`."""
+        from tvm_relay.text.printer import astext
+
+        return astext(self, show_meta_data)
+
     def __repr__(self) -> str:
         return f"<relay.{type(self).__name__}>"
 

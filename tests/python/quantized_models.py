@@ -110,6 +110,7 @@ def onnxruntime_unoptimized(source: ModelProto, **feeds: Any) -> list[np.ndarray
     ort = pytest.importorskip("onnxruntime")
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1  # its sums depend on how threads share a product
     options.log_severity_level = 3
     return ort.InferenceSession(source.SerializeToString(), options).run(None, feeds)
 

@@ -33,10 +33,12 @@ def import_model(
     rounding: Annotated[
         str | None,
         options.choice(
-            ROUNDINGS, "TFLite: whose integers to give; without, those of its runtime's default."
+            ROUNDINGS,
+            "Whose integers. ONNX: exact, onnxruntime; TFLite: xnnpack, builtin, reference.",
         ),
     ] = None,
     shape: options.Shape = None,
+    params: options.Params = None,
     dump_ir: options.DumpIr = None,
     explain: options.Explain = False,
     slim: options.Slim = False,
@@ -54,8 +56,8 @@ def import_model(
     """
     check_output(output)
     with stderr().status(f"reading {model}"):
-        mod, params = frontend.load(
-            model, shapes=options.parse_shapes(shape or []), rounding=rounding
+        mod, parameters = frontend.load(
+            model, shapes=options.parse_shapes(shape or []), rounding=rounding, params=params
         )
     if not brings_scales(mod):
         raise FrontendError(
@@ -64,6 +66,6 @@ def import_model(
         )
     trace, config = PassTrace(dump_ir), QuantizeConfig()
     with tvm.transform.PassContext(instruments=[trace]):
-        module = quantize(mod, params, config=config)
+        module = quantize(mod, parameters, config=config)
     made = Provenance.now(source=model, command=sys.argv, dataset=None, preprocess=None)
     write_artifact(output, module, trace, config, made, explain=explain, slim=slim)

@@ -74,6 +74,12 @@ Shape = Annotated[
     list[str] | None,
     typer.Option(help="Shape of an input, as NAME=1,3,224,224; repeatable."),
 ]
+Params = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of weights that stand apart from the network, as relay.save_param_dict wrote it."
+    ),
+]
 Data = Annotated[
     str,
     typer.Option(

@@ -102,6 +102,7 @@ def quantize_model(
         typer.Option(help="Samples with labels that the metric is measured on; without, --data."),
     ] = None,
     shape: options.Shape = None,
+    params: options.Params = None,
     on_bad: Annotated[
         BadData | None, typer.Option(help="What to do with samples with NaN or Inf.")
     ] = None,
@@ -146,7 +147,9 @@ def quantize_model(
     spec = options.read_preprocess(preprocess)
     known = Statistics.load(stats) if stats is not None else None
     with stderr().status(f"reading {model}"):
-        mod, params = frontend.load(model, shapes=options.parse_shapes(shape or []))
+        mod, parameters = frontend.load(
+            model, shapes=options.parse_shapes(shape or []), params=params
+        )
     if not brings_scales(mod):
         _check_calibration(chosen, data, known)
     dataset = _open(data, mod, spec, chosen)
@@ -157,7 +160,7 @@ def quantize_model(
             judged = _validation(validation, mod, spec, dataset)
             found = control_accuracy(
                 mod,
-                params,
+                parameters,
                 dataset,
                 chosen,
                 target=replace(target, data=judged),
@@ -171,7 +174,7 @@ def quantize_model(
             chosen = found.config
         with tvm.transform.PassContext(instruments=[trace]):
             module = quantize(
-                mod, params, dataset, chosen, executor=pool, progress=True, statistics=gathered
+                mod, parameters, dataset, chosen, executor=pool, progress=True, statistics=gathered
             )
     if save_stats is not None:
         gathered.save(save_stats)

@@ -63,6 +63,7 @@ def search_model(
     skip: options.Skip = None,
     settings: options.Settings = None,
     shape: options.Shape = None,
+    params: options.Params = None,
     workers: Workers = 1,
 ) -> None:
     """Choose the bits of the weights of every layer, so that accuracy loses least.
@@ -82,7 +83,9 @@ def search_model(
     chosen = options.read_config(config, {"max_samples": limit}, skip or [], settings or [])
     spec = options.read_preprocess(preprocess)
     with stderr().status(f"reading {model}"):
-        mod, params = frontend.load(model, shapes=options.parse_shapes(shape or []))
+        mod, parameters = frontend.load(
+            model, shapes=options.parse_shapes(shape or []), params=params
+        )
     dataset = options.open_data(
         data,
         io_signature(mod),
@@ -94,7 +97,7 @@ def search_model(
     with executor(workers) as pool:
         found = search_bits(
             mod,
-            params,
+            parameters,
             dataset,
             chosen,
             budget=budget,

@@ -1,7 +1,7 @@
 """Front doors: from a model in any supported format to a Relax module in float.
 
->>> sorted(FRONTENDS)
-['onnx', 'relax', 'tflite', 'torch']
+>>> {"mxnet", "onnx", "relax", "tflite", "torch"} <= set(FRONTENDS)
+True
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ from typing import Any
 from tvm import IRModule
 
 from tvm_quant.errors import FrontendError
-from tvm_quant.frontend import onnx, pytorch, relax_module, tflite
-from tvm_quant.frontend.base import Frontend, Params, Request, Shapes
+from tvm_quant.frontend import mxnet, onnx, pytorch, relax_module, tflite
+from tvm_quant.frontend.base import Frontend, GivenParams, Params, Request, Shapes
+from tvm_quant.frontend.plugins import FrontendTable
 
-_ROWS = (relax_module.FRONTEND, onnx.FRONTEND, pytorch.FRONTEND, tflite.FRONTEND)
-FRONTENDS: dict[str, Frontend] = {row.name: row for row in _ROWS}
+_ROWS = (
+    relax_module.FRONTEND,
+    onnx.FRONTEND,
+    pytorch.FRONTEND,
+    tflite.FRONTEND,
+    mxnet.FRONTEND,
+)
+#: Every format that can be read, by name; `plugins` says how another package adds one.
+FRONTENDS = FrontendTable(_ROWS)
 
 __all__ = ["FRONTENDS", "Frontend", "load"]
 
@@ -27,6 +35,7 @@ def load(
     shapes: Shapes | None = None,
     example_inputs: Sequence[Any] | None = None,
     rounding: str | None = None,
+    params: GivenParams | None = None,
 ) -> tuple[IRModule, Params]:
     """Read a model.
 
@@ -34,14 +43,23 @@ def load(
     quantizers; `tvm_quant.quantize` makes integers of it without calibration.
 
     Args:
-        source: a path (`.onnx`, `.tflite`, `.pt2`), the bytes of an ONNX or TFLite file, an
-            `onnx.ModelProto`, a `torch.export.ExportedProgram`, a `torch.nn.Module`, a
-            `tvm.IRModule` or a pair (`tvm.IRModule`, params).
-        shapes: input shapes that replace the model's, {input name: shape}; ONNX and TFLite only.
-        example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`.
-        rounding: whose integers a network that is quantized already is to give. For TFLite
-            "xnnpack" (as the runtime computes by default), "builtin" (its own kernels without
-            delegates) or "reference" (its reference kernels).
+        source: a path (`.onnx`, `.tflite`, `.pt2`, `.relay`, MXNet's `NAME-symbol.json`), the bytes
+            of an ONNX or TFLite file, an `onnx.ModelProto`, a `torch.export.ExportedProgram`, a
+            `torch.nn.Module`, a Gluon `HybridBlock`, a `tvm.IRModule`, a pair (`tvm.IRModule`,
+            params), or the symbol of an MXNet network with its parameters: a pair of paths,
+            (`Symbol`, params) or (`Symbol`, arg_params, aux_params).
+        shapes: input shapes that replace the model's, {input name: shape}; of ONNX, TFLite and
+            MXNet, whose files mostly say none.
+        example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`. For MXNet
+            they give shapes and types of the inputs.
+        rounding: whose integers a network that is quantized already is to give. For ONNX "exact"
+            (integer sums, the default) or "onnxruntime" (convolutions between DequantizeLinear and
+            QuantizeLinear stay in float32 and add in that runtime's order, as it does without graph
+            optimizations: where a sum falls on a tie, that order decides). For TFLite "xnnpack" (as
+            the runtime computes by default), "builtin" (its own kernels without delegates) or
+            "reference" (its reference kernels).
+        params: weights that stand apart from the network, for formats that keep them so: {name:
+            array}, or the file that `relay.save_param_dict` wrote.
 
     Returns:
         (mod, params): `mod["main"]` computes the network in float; what another tool quantized
@@ -51,19 +69,24 @@ def load(
             `tvm_quant.ir.node_name`).
 
     Raises:
-        ConfigError: a rounding that the format does not have.
+        ConfigError: a rounding that the format does not have, or params for a format without.
         FrontendError: no such file, a format nobody reads, a damaged file, or an operator that
             cannot be converted; the message names the node.
 
     >>> mod, params = load("resnet20.onnx", shapes={"data": (1, 3, 32, 32)})  # doctest: +SKIP
     """
     request = Request(
-        source=source, shapes=shapes, example_inputs=example_inputs, rounding=rounding
+        source=source,
+        shapes=shapes,
+        example_inputs=example_inputs,
+        rounding=rounding,
+        params=params,
     )
     _check_path(request)
     for frontend in FRONTENDS.values():
         if frontend.accepts(source):
             frontend.check_rounding(rounding)
+            frontend.check_params(params)
             return frontend.load(request)
     raise FrontendError(f"Cannot read {_describe(source)}. Accepted are:\n{_accepted()}")
 

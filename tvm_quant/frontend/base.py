@@ -14,6 +14,7 @@ from tvm_quant.errors import ConfigError, FrontendError
 
 Params = dict[str, npt.NDArray[Any]]
 Shapes = Mapping[str, Sequence[int]]
+GivenParams = Mapping[str, Any] | str | Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,14 @@ class Request:
         example_inputs: arrays or tensors to trace a `torch.nn.Module` with.
         rounding: whose integers a network that is quantized already is to give, one of
             `Frontend.roundings`; None is the format's own choice.
+        params: weights that stand apart from the network: {name: array} or a file of the format.
     """
 
     source: object
     shapes: Shapes | None = None
     example_inputs: Sequence[Any] | None = None
     rounding: str | None = None
+    params: GivenParams | None = None
 
     def path(self) -> Path | None:
         """The source as a path, if it is one."""
@@ -50,6 +53,7 @@ class Frontend:
         load: reads it; returns (module, params): `main` in float with the weights as constants, and
             params only where the user gave them apart from the module.
         roundings: what `Request.rounding` may be for this format.
+        takes_params: whether the format keeps weights apart from the network.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Frontend:
     accepts: Callable[[object], bool]
     load: Callable[[Request], tuple[IRModule, Params]]
     roundings: tuple[str, ...] = ()
+    takes_params: bool = False
 
     def check_rounding(self, rounding: str | None) -> None:
         """Refuse a rounding that this format does not have.
@@ -71,6 +76,17 @@ class Frontend:
         raise ConfigError(
             f"rounding is '{rounding}'; expected {expected} for the format '{self.name}'."
         )
+
+    def check_params(self, params: object) -> None:
+        """Refuse weights apart from the network where the format has them inside.
+
+        Raises:
+            ConfigError: saying so.
+        """
+        if params is not None and not self.takes_params:
+            raise ConfigError(
+                f"params are given; a model of the format '{self.name}' brings its weights itself."
+            )
 
 
 def has_suffix(source: object, *suffixes: str) -> bool:

@@ -12,6 +12,11 @@ from tvm_quant.op.requantize import (
     scaled,
 )
 from tvm_quant.op.rounding import Rounding, round_numpy, round_te
+from tvm_quant.op.sequential_conv2d import (
+    is_sequential_conv2d,
+    sequential_conv2d,
+    sequential_conv2d_numpy,
+)
 from tvm_quant.op.simulated_quantize import (
     ANNOTATED,
     NO_GROUP,
@@ -65,6 +70,7 @@ __all__ = [
     "is_calibrated",
     "is_depthwise",
     "is_requantize",
+    "is_sequential_conv2d",
     "is_simulated",
     "is_threshold",
     "kind_of",
@@ -80,6 +86,8 @@ __all__ = [
     "rounded_numpy",
     "scale_of",
     "scaled",
+    "sequential_conv2d",
+    "sequential_conv2d_numpy",
     "simulated_quantize",
     "simulated_quantize_numpy",
     "spec_for",

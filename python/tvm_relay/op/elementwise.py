@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tvm import relax
 
+from tvm_quant.ir import constant, constant_value
 from tvm_relay.op.base import dtype, emit, relay_op, scalar
 
 Unary = Callable[[relax.Expr], relax.Expr]
@@ -107,6 +108,9 @@ def clip(a: relax.Expr, /, a_min: float, a_max: float) -> relax.Expr:
 
 @relay_op("cast")
 def cast(data: relax.Expr, /, dtype: str) -> relax.Expr:
+    array = constant_value(data)
+    if array is not None:
+        return constant(array.astype(dtype))
     return relax.op.astype(data, dtype)
 
 

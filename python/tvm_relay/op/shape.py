@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 
 from tvm_quant.errors import UnsupportedError
 from tvm_quant.ir import constant
@@ -215,7 +215,7 @@ def one_hot(
     dtype: str,
 ) -> relax.Expr:
     on, off = (number(v, "one_hot: a value").item() for v in (on_value, off_value))
-    values = relax.const(on, dtype), relax.const(off, dtype)
+    values = tirx.const(on, dtype), tirx.const(off, dtype)
     return relax.op.one_hot(indices, *values, depth, axis)
 
 

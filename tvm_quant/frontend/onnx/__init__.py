@@ -13,6 +13,9 @@ from tvm import IRModule
 from tvm_quant.errors import FrontendError, TvmQuantError
 from tvm_quant.frontend.base import Frontend, Params, Request, first_line, has_suffix
 
+#: Sums are exact in integers, or float32 as in ONNX Runtime without graph optimizations.
+_EXACT, _ONNX_RUNTIME = "exact", "onnxruntime"
+
 
 def _accepts(source: object) -> bool:
     if isinstance(source, bytes):
@@ -29,7 +32,8 @@ def _load(request: Request) -> tuple[IRModule, Params]:
     from tvm_quant.frontend.onnx.model import read_model
 
     try:
-        return import_model(read_model(request.source, request.shapes)), {}
+        model = read_model(request.source, request.shapes)
+        return import_model(model, float_sums=request.rounding == _ONNX_RUNTIME), {}
     except TvmQuantError:
         raise
     except Exception as error:
@@ -44,4 +48,5 @@ FRONTEND = Frontend(
     reads="an .onnx file (external data beside it), its bytes, or an onnx.ModelProto",
     accepts=_accepts,
     load=_load,
+    roundings=(_EXACT, _ONNX_RUNTIME),
 )

@@ -53,8 +53,12 @@ _SMALL_INTEGERS = {
 }
 
 
-def import_model(model: ModelProto) -> IRModule:
+def import_model(model: ModelProto, *, float_sums: bool = False) -> IRModule:
     """The module of a model from `read_model`.
+
+    Args:
+        model: checked, of the newest form.
+        float_sums: convolutions add float32 products in ONNX Runtime's order.
 
     Raises:
         FrontendError: a node that cannot be converted, by name.
@@ -62,7 +66,7 @@ def import_model(model: ModelProto) -> IRModule:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", QuantizerAttributeWarning)
-        importer = _Importer(versions_of(model))
+        importer = _Importer(versions_of(model), float_sums=float_sums)
         mod = importer.from_onnx(model.graph, opset_of(model))
     mod = importer.names.attach(mod)
     if importer.reasons:
@@ -76,12 +80,13 @@ def import_model(model: ModelProto) -> IRModule:
 class _Importer(onnx_frontend.ONNXGraphImporter):
     """TVM's importer; a variable for each node's result, branches in scopes of their own."""
 
-    def __init__(self, versions: dict[str, int]) -> None:
+    def __init__(self, versions: dict[str, int], *, float_sums: bool) -> None:
         super().__init__(shape_dict={}, dtype_dict={}, sanitize=False)
         self._nodes: dict[str, relax.Expr] = {}
         self._bits: dict[str, int] = {}
         self._sums: dict[relax.Expr, relax.Expr] = {}
         self._versions = versions
+        self._float_sums = float_sums
         self.reasons: dict[str, str] = {}
         self.names = NodeNames(self.bb.lookup_binding)
 
@@ -169,6 +174,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):
             names=tuple(node.input),
             reasons=self.reasons,
             sums=self._sums,
+            float_sums=self._float_sums,
         )
 
     def _carry_bits(self, node: NodeProto) -> None:

@@ -42,7 +42,7 @@ _STANDARD: dict[str, Converter] = {
     "AveragePool": pool.average_pool,
     "Cast": integer.cast,
     "Clip": clip.clip,
-    "Conv": conv.conv,
+    "Conv": conv.float_conv,
     "ConvInteger": integer.conv_integer,
     "ConvTranspose": conv.conv_transpose,
     "DequantizeLinear": linear.dequantize_linear,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm import relax
 
+from tvm_quant.frontend.onnx.converters.float_sums import in_float_order
 from tvm_quant.frontend.onnx.converters.node import Node
 from tvm_quant.frontend.onnx.converters.pad import auto_pads
 from tvm_quant.ir import constant_value
@@ -19,8 +20,18 @@ _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 def conv(node: Node) -> relax.Expr:
     """1-d, 2-d and 3-d."""
+    return _with_bias(node, _product(node))
+
+
+def float_conv(node: Node) -> relax.Expr:
+    """Conv of a model, whose sums of float32 may have to be those of another library."""
+    product = node.builder.normalize(_product(node))
+    return _with_bias(node, in_float_order(node, product) if node.float_sums else product)
+
+
+def _product(node: Node) -> relax.Call:
     rank = node.spatial_rank()
-    result = _CONV[rank](
+    return _CONV[rank](
         node.data,
         node.inputs[1],
         strides=list(node.attributes.get("strides", [1] * rank)),
@@ -30,7 +41,6 @@ def conv(node: Node) -> relax.Expr:
         data_layout=f"NC{_SPATIAL[rank]}",
         kernel_layout=f"OI{_SPATIAL[rank]}",
     )
-    return _with_bias(node, result)
 
 
 def conv_transpose(node: Node) -> relax.Expr:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tvm import relax
 
 from tvm_quant.ir import constant_value, tensor_shape
+from tvm_quant.ir.names import identifier
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Node:
         bits: width of the integers of each operand, where it is less than the type that holds them.
         names: of the operands, for messages.
         sums: for each tensor of summed integers, the same in float.
-        reasons: what to tell the user about calls that stay in float, by node name.
+        reasons: what to tell the user about calls that stay in float, by variable name.
+        float_sums: whether convolutions add float32 products in ONNX Runtime's order.
     """
 
     builder: relax.BlockBuilder
@@ -35,6 +37,12 @@ class Node:
     names: tuple[str, ...] = ()
     reasons: dict[str, str] = field(default_factory=dict)
     sums: dict[relax.Expr, relax.Expr] = field(default_factory=dict)
+    float_sums: bool = False
+
+    @property
+    def identifier(self) -> str:
+        """Name of the variable that holds the node's result."""
+        return identifier(self.name)
 
     @property
     def data(self) -> relax.Expr:

@@ -10,7 +10,6 @@ from tvm_quant.frontend.onnx.converters.quantized.codes import quantized_constan
 from tvm_quant.frontend.onnx.converters.quantized.linear import BLOCKS
 from tvm_quant.frontend.onnx.converters.quantized.place import Array, Grid, checked_scale
 from tvm_quant.ir import constant
-from tvm_quant.ir.names import identifier
 from tvm_quant.op import QuantSpec
 
 
@@ -40,7 +39,7 @@ def matmul_nbits(node: Node) -> relax.Expr:
 def _weight(node: Node, codes: Array, scale: Array, zero_point: Array, depth: int) -> relax.Expr:
     whole = np.issubdtype(zero_point.dtype, np.integer)
     if codes.shape[1] > 1 or not whole:
-        node.reasons[identifier(node.name)] = BLOCKS
+        node.reasons[node.identifier] = BLOCKS
         real = (codes.astype("float32") - zero_point) * scale
         return constant(real.reshape(len(codes), -1)[:, :depth].T.astype("float32"))
     grid = Grid(

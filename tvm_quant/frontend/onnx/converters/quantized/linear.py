@@ -23,7 +23,6 @@ from tvm_quant.frontend.onnx.converters.quantized.codes import (
 )
 from tvm_quant.frontend.onnx.converters.quantized.place import Array, place
 from tvm_quant.ir import constant
-from tvm_quant.ir.names import identifier
 from tvm_quant.op import Convention, QuantSpec
 
 WHOLE_BYTE = 8
@@ -85,7 +84,7 @@ def _of_blocks(node: Node, axis: int) -> relax.Expr:
     if node.input(2) is not None:
         known = node.known(2, "zero point").astype("int64")
         zero_point = _repeated(known, block, axis, codes)
-    node.reasons[identifier(node.name)] = BLOCKS
+    node.reasons[node.identifier] = BLOCKS
     return constant(((codes.astype("int64") - zero_point) * scale).astype("float32"))
 
 
