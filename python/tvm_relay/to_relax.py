@@ -68,7 +68,7 @@ class _Converter:
         self.calls: list[relay.Expr] = []  # functions that are being inlined
 
     def convert(self, name: str, function: relay.Function) -> None:
-        with self.builder.function(name, attrs=_attributes(function)):
+        with self.builder.function(name):
             params = [self._parameter(param) for param in function.params]
             result = self._result(self.visit(function.body))
             params = [
@@ -82,13 +82,17 @@ class _Converter:
         stack: list[Visit] = [self._start(root)]
         value: Any = None
         while stack:
-            done, value = _resume(stack[-1], value)
-            if done:
-                stack.pop()
-            else:
-                stack.append(self._start(value))
-                value = None
+            value = self._step(stack, value)
         return value
+
+    def _step(self, stack: list[Visit], value: Any) -> Any:
+        """Resume the innermost visit: it reads something more, or it is done."""
+        try:
+            stack.append(self._start(stack[-1].send(value)))
+        except StopIteration as done:
+            stack.pop()
+            return done.value
+        return None
 
     def _start(self, expr: Any) -> Visit:
         return self._known(expr) if _key(expr) in self.known else self._convert(expr)
@@ -168,9 +172,9 @@ class _Converter:
             raise UnsupportedError(
                 "The network calls a function from within itself; recursion is not converted."
             )
-        args: list[relax.Expr] = []
+        args = []
         for arg in call.args:
-            args += [(yield arg)]
+            args.append((yield arg))  # noqa: PERF401
         if len(args) != len(function.params):
             raise FrontendError(
                 f"{call.op!r} takes {len(function.params)} arguments, got {len(args)}."
@@ -195,9 +199,9 @@ class _Converter:
         raise UnsupportedError(f"A call of {op!r}; only operators and functions can be called.")
 
     def _tuple(self, value: relay.Tuple) -> Visit:
-        fields: list[relax.Expr] = []
+        fields = []
         for field in value.fields:
-            fields += [(yield field)]
+            fields.append((yield field))  # noqa: PERF401
         return self.builder.normalize(relax.Tuple(fields))
 
     def _tuple_get_item(self, item: relay.TupleGetItem) -> Visit:
@@ -290,14 +294,6 @@ class _scope:
         self.converter.known = self.converter.known.parents
 
 
-def _resume(visit: Visit, value: Any) -> tuple[bool, Any]:
-    """Whether a visit is done, with its result or else the expression that it reads next."""
-    try:
-        return False, visit.send(value)
-    except StopIteration as stop:
-        return True, stop.value
-
-
 def to_type(source: ty.Type) -> Any:
     """The Relax type; each dimension that is not known gets a symbol of its own.
 
@@ -316,11 +312,6 @@ def to_type(source: ty.Type) -> Any:
 
 def _dimension(dim: Any) -> Any:
     return dim if isinstance(dim, int) else tirx.Var("n", "int64")
-
-
-def _attributes(function: relay.Function) -> dict[str, Any]:
-    """What Relax has to keep of a function's attributes: nothing that Relay's own passes left."""
-    return {"global_symbol": None} if False else {}
 
 
 def _key(expr: Any) -> Any:

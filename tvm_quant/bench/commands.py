@@ -15,6 +15,7 @@ from tvm_quant.bench.mxnet_zoo import mxnet_zoo
 from tvm_quant.bench.pareto import pareto
 from tvm_quant.bench.peers import peers
 from tvm_quant.bench.quantize_time import quantize_time
+from tvm_quant.bench.relay import relay
 from tvm_quant.bench.speed import speed
 from tvm_quant.bench.vta import vta
 from tvm_quant.bench.workers import workers
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "workers": workers,
     "peers": peers,
     "quantize-time": quantize_time,
+    "relay": relay,
     "speed": speed,
     "vta": vta,
 }
