@@ -4,6 +4,9 @@ import pytest
 
 from tvm_quant.bench.commands import COMMANDS
 
+#: Those that choose among known networks; `imported` takes files.
+OF_NETWORKS = [name for name in COMMANDS if name != "imported"]
+
 
 def test_help_lists_every_measurement(invoke):
     result = invoke("bench", "--help")
@@ -16,10 +19,14 @@ def test_help_lists_every_measurement(invoke):
 def test_every_measurement_explains_itself(invoke, name):
     result = invoke("bench", name, "-h")
     assert result.exit_code == 0
-    assert "--only" in result.stdout
+    assert ("--only" in result.stdout) == (name in OF_NETWORKS)
     assert "--verbose" in result.stdout
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", OF_NETWORKS)
 def test_an_unknown_network_is_one_line_and_code_1(refused, name):
     refused("bench", name, "--only", "lenet*", message="no network matches")
+
+
+def test_a_file_without_a_runtime_is_one_line_and_code_1(refused):
+    refused("bench", "imported", "net.pt2", message="No runtime to compare net.pt2 with")
