@@ -1,6 +1,7 @@
-"""Front end for Relay: text files, and modules or functions as Python objects.
+"""`relay.frontend`: `from_onnx` and its like; and the front end that reads Relay itself.
 
-`tvm_quant.load` finds it by the entry point `relay` of this package.
+`tvm_quant.load` finds the latter, for texts and for Python objects, by the entry point `relay` of
+this package.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from tvm import IRModule
 from tvm_quant.errors import FrontendError, TvmQuantError
 from tvm_quant.frontend.base import Frontend, GivenParams, Params, Request, Shapes, has_suffix
 from tvm_relay.expr import Call, Constant, Function, Var, as_array
+from tvm_relay.front_doors import from_mxnet, from_onnx, from_pytorch, from_tflite
 from tvm_relay.module import Module
 from tvm_relay.text.ndarray import load_param_dict
 from tvm_relay.text.parser import parse
 from tvm_relay.to_relax import to_relax
 from tvm_relay.ty import TensorType
+
+__all__ = ["FRONTEND", "from_mxnet", "from_onnx", "from_pytorch", "from_tflite"]
 
 _SUFFIXES = (".relay", ".rly")
 #: Where the weights of `net.relay` are looked for when none are given.

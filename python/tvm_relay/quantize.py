@@ -1,28 +1,43 @@
-"""`relay.quantize`: `qconfig`, `current_qconfig` and `quantize` on Relax modules."""
+"""`relay.quantize`: `qconfig`, `current_qconfig`, `quantize`, and its stages as passes.
+
+One set of defaults holds inside and outside a `with qconfig()`. The old stack had two: there,
+without a block, no convolution was skipped.
+"""
 
 from __future__ import annotations
 
 import contextvars
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
 from typing import Any
 
-import numpy.typing as npt
+import tvm
 from tvm import IRModule
 
 import tvm_quant
 from tvm_quant.config import QuantizeConfig
+from tvm_quant.dataset import as_dataset
 from tvm_quant.errors import ConfigError, UnsupportedError
+from tvm_quant.estimator import ActivationEstimator, WeightEstimator, estimator_names
 from tvm_quant.ir import bindings, op_name
 from tvm_quant.ir.signature import main_function
+from tvm_quant.quantize import data_inputs, pipeline
+from tvm_quant.statistics import Statistics
+from tvm_relay.expr import as_array
+from tvm_relay.to_relax import to_relax
 
-_ESTIMATORS = {
-    "global_scale": "global_scale",
-    "kl_divergence": "kl_divergence",
-    "percentile": "percentile",
+_ESTIMATORS = estimator_names(ActivationEstimator)
+_WEIGHT_SCALES = estimator_names(WeightEstimator)
+#: Operators of which Relax has another name than Relay.
+_RELAX_NAMES = {
+    "concatenate": "relax.concat",
+    "nn.batch_matmul": "relax.matmul",
+    "nn.dense": "relax.matmul",
+    "nn.global_avg_pool2d": "relax.nn.adaptive_avg_pool2d",
+    "nn.leaky_relu": "relax.nn.leakyrelu",
 }
-_WEIGHT_SCALES = {"power2": "power2", "max": "max"}
 _ROUNDINGS = ("UPWARD", "TONEAREST")
 #: Activations of either sign are the generic row; unsigned ones with a zero point the x86 row.
 _HARDWARE = {"int8": "generic", "int16": "generic", "uint8": "x86_vnni"}
@@ -38,17 +53,21 @@ class QConfig:
         dtype_input: storage of activations: int8, uint8 or int16.
         dtype_weight: storage of weights; int8.
         dtype_activation: of the accumulator; int32.
-        calibrate_mode: global_scale, kl_divergence or percentile.
+        calibrate_mode: global_scale, kl_divergence, percentile, or any other estimator of
+            activation ranges (`tvm_quant.estimator.ESTIMATORS`), such as mse.
         global_scale: assumed absolute maximum in the mode of that name.
-        weight_scale: power2 or max.
+        weight_scale: power2, max, or any other estimator of weight scales, such as mse.
         skip_dense_layer: leave dense layers in float.
         skip_conv_layers: indices of convolutions to leave in float; None is none.
         do_simulation: stop before integers.
         round_for_shift: always on here: without it every layer loses half a step.
-        debug_enabled_ops: quantize only these operators, in Relax spelling; None is all.
+        debug_enabled_ops: quantize only these operators, in Relay's or Relax's spelling; None is
+            all, and [] none.
         rounding: accepted; requantization rounds to nearest, ties to even.
         calibrate_chunk_by: accepted; calibration memory is bounded without it.
         partition_conversions: only "disabled".
+        more: fields of `QuantizeConfig` that Relay did not have, such as per_channel,
+            symmetric_activations or bias_correction; `qconfig` takes them as keywords.
 
     Source: the documentation of `tvm.relay.quantize.qconfig`, TVM 0.19.
     """
@@ -70,6 +89,7 @@ class QConfig:
     rounding: str = "UPWARD"
     calibrate_chunk_by: int = -1
     partition_conversions: str = "disabled"
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_choice("calibrate_mode", self.calibrate_mode, _ESTIMATORS)
@@ -102,19 +122,25 @@ class QConfig:
     def to_config(self) -> QuantizeConfig:
         """The `QuantizeConfig` that means the same."""
         wide = self.dtype_input == "int16"
-        return QuantizeConfig(
+        config = QuantizeConfig(
             hardware=_HARDWARE[self.dtype_input],
             nbit_input=16 if wide and self.nbit_input == 8 else self.nbit_input,
             nbit_activation=16 if wide and self.nbit_input == 8 else self.nbit_input,
             nbit_weight=self.nbit_weight,
-            activation_estimator=_ESTIMATORS[self.calibrate_mode],
+            activation_estimator=self.calibrate_mode,
             global_scale=self.global_scale,
-            weight_estimator=_WEIGHT_SCALES[self.weight_scale],
+            weight_estimator=self.weight_scale,
             skip_dense_layer=self.skip_dense_layer,
             skip_conv_layers=tuple(self.skip_conv_layers or ()),
-            only=None if self.debug_enabled_ops is None else tuple(self.debug_enabled_ops),
+            only=self._only(),
             simulate=self.do_simulation,
         )
+        return replace(config, **self.more)
+
+    def _only(self) -> tuple[str, ...] | None:
+        if self.debug_enabled_ops is None:
+            return None
+        return tuple(_relax_name(name) for name in self.debug_enabled_ops)
 
 
 def _check_choice(name: str, value: str, choices: Collection[str]) -> None:
@@ -137,11 +163,16 @@ def qconfig(**settings: Any) -> Iterator[QConfig]:
     ...     config.to_config().weight_estimator
     'max'
     """
-    known = {field.name for field in fields(QConfig)}
-    unknown = sorted(set(settings) - known)
+    known = {row.name for row in fields(QConfig)} - {"more"}
+    new = {row.name for row in fields(QuantizeConfig)} - known
+    unknown = sorted(set(settings) - known - new)
     if unknown:
-        raise ConfigError(f"qconfig: unknown field(s) {unknown}; valid fields are {sorted(known)}.")
-    config = QConfig(**settings)
+        raise ConfigError(
+            f"qconfig: unknown field(s) {unknown}; valid fields are {sorted(known)}, and of "
+            f"QuantizeConfig {sorted(new)}."
+        )
+    more = {name: value for name, value in settings.items() if name in new}
+    config = QConfig(**{k: v for k, v in settings.items() if k in known}, more=more)
     token = _CURRENT.set(config)
     try:
         yield config
@@ -154,31 +185,155 @@ def current_qconfig() -> QConfig:
     return _CURRENT.get() or _DEFAULT
 
 
-def quantize(
-    mod: IRModule,
-    params: Mapping[str, npt.NDArray[Any]] | None = None,
-    dataset: Any = None,
-) -> IRModule:
-    """Quantize a Relax module with the settings of the innermost `qconfig`.
+class QAnnotateKind(IntEnum):
+    """What a tensor is to the operator that reads it."""
+
+    IDENTITY = 0  # profiled only
+    INPUT = 1
+    WEIGHT = 2
+    ACTIVATION = 3
+
+
+def kind2str(kind: int) -> str:
+    """The name of a kind in small letters.
+
+    >>> kind2str(QAnnotateKind.WEIGHT)
+    'weight'
+    """
+    return QAnnotateKind(kind).name.lower()
+
+
+def quantize(mod: Any, params: Mapping[str, Any] | None = None, dataset: Any = None) -> IRModule:
+    """Quantize a network with the settings of the innermost `qconfig`.
 
     Args:
-        mod: as `tvm_quant.load` returns it. It is not changed.
+        mod: a Relay function or module, or a Relax module as `tvm_quant.load` returns it. It is not
+            changed.
         params: weights that are inputs of `main`.
         dataset: iterable of {input name: array}, or anything else `tvm_quant.quantize` takes.
 
     Raises:
         ConfigError: the mode needs a dataset and there is none.
     """
+    source = to_relax(mod)
+    config = _settings(source)
+    data = _data(config, dataset)
+    return tvm_quant.quantize(source, _arrays(params, source), data, config)
+
+
+def prerequisite_optimize(mod: Any, params: Mapping[str, Any] | None = None) -> IRModule:
+    """Bind parameters and bring the network to the form that is annotated; a new module."""
+    source = to_relax(mod)
+    steps = _stage("prepare", QuantizeConfig(), _arrays(params, source))
+    return tvm.transform.Sequential(steps)(source)
+
+
+def annotate() -> tvm.transform.Pass:
+    """The pass that places quantizers without scales; the network computes what it did."""
+    return _Stage("annotate")
+
+
+def calibrate(dataset: Any = None) -> tvm.transform.Pass:
+    """The pass that gives quantizers their scales; needs `annotate`."""
+    return _Stage("calibrate", dataset)
+
+
+def realize() -> tvm.transform.Pass:
+    """The pass that makes integers; needs `calibrate`."""
+    return _Stage("realize")
+
+
+def partition() -> tvm.transform.Pass:
+    """The module as it is: `annotate` places quantizers where low-bit storage pays."""
+    return _Stage("partition")
+
+
+def collect_stats(mod: Any, dataset: Any, chunk_by: int = -1) -> Statistics:
+    """Statistics of the operand of each quantizer of an annotated network.
+
+    Args:
+        mod: as `annotate` leaves it.
+        dataset: as for `quantize`; read once.
+        chunk_by: accepted; memory is bounded without it.
+    """
+    source, statistics = to_relax(mod), Statistics()
+    config = replace(current_qconfig(), calibrate_mode="minmax").to_config()
+    data = as_dataset(dataset, data_inputs(source, None))
+    profile = [
+        step
+        for step in pipeline(config, None, data, statistics=statistics)
+        if step.info.name == "Profile"
+    ]
+    tvm.transform.Sequential(profile)(source)
+    return statistics
+
+
+#: The first and last pass of `tvm_quant.quantize` that belong to each stage.
+_STAGES = {
+    "partition": (None, None),
+    "prepare": ("Prepare", "Prepare"),
+    "annotate": ("Equalize", "Annotate"),
+    "calibrate": ("CalibrateWeights", "RoundBias"),
+    "realize": ("Realize", "Realize"),
+}
+
+
+@tvm.transform.module_pass(opt_level=0, name="QuantizeStage")
+class _Stage:
+    """A part of the pipeline, with the settings in force when it runs."""
+
+    def __init__(self, name: str, dataset: Any = None):
+        self.name, self.dataset = name, dataset
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        config = replace(_settings(mod), simulate=False)
+        data = None
+        if self.name == "calibrate":
+            given = _data(config, self.dataset)
+            data = None if given is None else as_dataset(given, data_inputs(mod, None))
+        return tvm.transform.Sequential(_stage(self.name, config, None, data))(mod)
+
+
+def _stage(
+    name: str, config: QuantizeConfig, params: Any = None, data: Any = None
+) -> list[tvm.transform.Pass]:
+    first, last = _STAGES[name]
+    if first is None or last is None:
+        return []
+    steps = pipeline(config, params, data)
+    names = [str(step.info.name) for step in steps]
+    return steps[names.index(first) : names.index(last) + 1]
+
+
+def _settings(mod: IRModule) -> QuantizeConfig:
+    """The settings in force; the default skip of a first convolution asks for no convolution."""
     config = current_qconfig()
-    if dataset is None and config.calibrate_mode != "global_scale":
-        raise ConfigError(
-            f"calibrate_mode='{config.calibrate_mode}' needs a dataset. Pass one, or use "
-            "calibrate_mode='global_scale'."
-        )
     if not _has_convolution(mod) and config.skip_conv_layers == _DEFAULT.skip_conv_layers:
         config = replace(config, skip_conv_layers=None)
-    data = None if config.calibrate_mode == "global_scale" else dataset
-    return tvm_quant.quantize(mod, params, data, config.to_config())
+    return config.to_config()
+
+
+def _data(config: QuantizeConfig, dataset: Any) -> Any:
+    if config.activation_estimator == "global_scale":
+        return None
+    if dataset is None:
+        raise ConfigError(
+            f"calibrate_mode='{config.activation_estimator}' needs a dataset. Pass one, or use "
+            "calibrate_mode='global_scale'."
+        )
+    return dataset
+
+
+def _arrays(params: Mapping[str, Any] | None, mod: IRModule) -> dict[str, Any]:
+    """Arrays of the parameters that are inputs; what the network does not read is left out."""
+    names = {str(param.name) for param in main_function(mod).params}
+    return {name: as_array(value) for name, value in (params or {}).items() if name in names}
+
+
+def _relax_name(name: str) -> str:
+    if name.startswith("relax."):
+        return name
+    return _RELAX_NAMES.get(name, f"relax.{name}")
 
 
 def _has_convolution(mod: IRModule) -> bool:
