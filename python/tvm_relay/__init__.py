@@ -35,14 +35,13 @@ from tvm_relay.expr import (
 )
 from tvm_relay.module import Module
 from tvm_relay.namespaces import annotation, image, nn, public, qnn
+from tvm_relay.param_dict import load_param_dict, save_param_dict
 from tvm_relay.structural import assert_structural_equal, structural_equal
 from tvm_relay.text import (
     astext,
     fromtext,
-    load_param_dict,
     parse,
     parse_expr,
-    save_param_dict,
 )
 from tvm_relay.to_relax import to_relax
 from tvm_relay.ty import Any, FuncType, TensorType, TupleType, TypeVar
