@@ -37,7 +37,7 @@ class Grid:
 
     def real(self, codes) -> np.ndarray:
         """float32 values of codes."""
-        steps = (np.asarray(codes) - self.zero_point).astype("float32")
+        steps = (np.asarray(codes, "int64") - self.zero_point).astype("float32")
         return steps * self.scale
 
 

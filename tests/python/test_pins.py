@@ -27,8 +27,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
 def test_the_pins_are_those_of_the_packaging_files():
     repository = Path(_pins.__file__).parents[1]
     pins = [f"{name}=={version}" for name, version in _pins.PINS.items()]
-    requirements = (repository / "requirements.txt").read_text().splitlines()
-    assert set(pins) <= set(requirements)
+    for name in ("requirements.txt", "requirements-current.txt"):
+        assert set(pins) <= set((repository / name).read_text().splitlines())
     assert all(f'"{pin}"' in (repository / "pyproject.toml").read_text() for pin in pins)
 
 

@@ -28,7 +28,13 @@ class Machines:
 
     def __getitem__(self, function: str) -> Any:
         """A function of the machine of this thread."""
+        functions = self._local.__dict__.setdefault("functions", {})
+        if function not in functions:
+            functions[function] = self._machine()[function]
+        return functions[function]
+
+    def _machine(self) -> Any:
         if not hasattr(self._local, "machine"):
             with _opening:
                 self._local.machine = relax.VirtualMachine(self.executable, self.device)
-        return self._local.machine[function]
+        return self._local.machine

@@ -17,6 +17,7 @@ from tvm_quant.backend.build import compile
 from tvm_quant.backend.library import exported, loaded
 from tvm_quant.backend.machines import Machines
 from tvm_quant.backend.target import resolve_target
+from tvm_quant.backend.tensors import Inputs, as_array
 from tvm_quant.errors import BackendError
 from tvm_quant.ir import TensorInfo, io_signature
 
@@ -54,16 +55,11 @@ class Runner:
         Raises:
             BackendError: a missing or unknown name, a wrong shape or dtype.
         """
-        self._check_names(inputs)
-        arrays = [_checked(info, np.asarray(inputs[info.name])) for info in self.signature]
-        tensors = [tvm.runtime.tensor(array, self._machines.device) for array in arrays]
-        return _flatten(self._main(*tensors))
+        return _flatten(self._main(*self._inputs.filled(self._arrays(inputs))))
 
     def latency_ms(self, inputs: Mapping[str, npt.ArrayLike], *, repeats: int = 20) -> list[float]:
         """Wall time of each of `repeats` executions in milliseconds, after one to warm up."""
-        self._check_names(inputs)
-        arrays = [_checked(info, np.asarray(inputs[info.name])) for info in self.signature]
-        tensors = [tvm.runtime.tensor(array, self._machines.device) for array in arrays]
+        tensors = self._inputs.filled(self._arrays(inputs))
         times = []
         for _ in range(repeats + 1):
             start = time.perf_counter()
@@ -72,9 +68,14 @@ class Runner:
             times.append((time.perf_counter() - start) * 1e3)
         return times[1:]
 
+    def _arrays(self, inputs: Mapping[str, npt.ArrayLike]) -> list[Array]:
+        """The inputs in order, checked."""
+        self._check_names(inputs)
+        return [_checked(info, np.asarray(inputs[info.name])) for info in self.signature]
+
     def _check_names(self, inputs: Mapping[str, npt.ArrayLike]) -> None:
         expected = {info.name for info in self.signature}
-        if expected == set(inputs):
+        if inputs.keys() == expected:
             return
         missing, unknown = sorted(expected - set(inputs)), sorted(set(inputs) - expected)
         raise BackendError(
@@ -90,6 +91,7 @@ class Runner:
                 "`tvm_quant.compile`, or choose a target of this machine."
             )
         self._machines = Machines(executable, device)
+        self._inputs = Inputs(device)
 
     @property
     def _main(self) -> Any:
@@ -120,16 +122,13 @@ def median_latency_ms(
 
 
 def _checked(info: TensorInfo, array: Array) -> Array:
-    expected = tuple("any" if dim is None else dim for dim in info.shape)
-    fits = len(array.shape) == len(info.shape) and all(
-        dim in (None, size) for dim, size in zip(info.shape, array.shape, strict=True)
-    )
-    if not fits:
+    if array.shape != info.shape and not _fits(array.shape, info.shape):
+        expected = tuple("any" if dim is None else dim for dim in info.shape)
         raise BackendError(
             f"Input '{info.name}' has shape {array.shape}, expected {expected}: "
             "reshape it, or import the model with other shapes."
         )
-    if str(array.dtype) != info.dtype:
+    if array.dtype != info.dtype:
         raise BackendError(
             f"Input '{info.name}' has dtype {array.dtype}, expected {info.dtype}: "
             f'convert it with .astype("{info.dtype}").'
@@ -137,7 +136,13 @@ def _checked(info: TensorInfo, array: Array) -> Array:
     return np.asarray(array, order="C")
 
 
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(expected) and all(
+        dim in (None, size) for dim, size in zip(expected, shape, strict=True)
+    )
+
+
 def _flatten(result: Any) -> list[Array]:
     if isinstance(result, tvm.runtime.Tensor):
-        return [result.numpy()]
+        return [as_array(result)]
     return [array for field in result for array in _flatten(field)]

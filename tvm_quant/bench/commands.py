@@ -9,7 +9,9 @@ from tvm_quant.bench.agreement import agreement
 from tvm_quant.bench.builds import builds
 from tvm_quant.bench.control import control
 from tvm_quant.bench.exported import exported
+from tvm_quant.bench.imported import imported
 from tvm_quant.bench.memory import memory
+from tvm_quant.bench.mxnet_zoo import mxnet_zoo
 from tvm_quant.bench.pareto import pareto
 from tvm_quant.bench.peers import peers
 from tvm_quant.bench.quantize_time import quantize_time
@@ -22,9 +24,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "agreement": agreement,
     "builds": builds,
     "exported": exported,
+    "imported": imported,
     "pareto": pareto,
     "control": control,
     "memory": memory,
+    "mxnet": mxnet_zoo,
     "workers": workers,
     "peers": peers,
     "quantize-time": quantize_time,

@@ -102,7 +102,7 @@ def _latencies(
     times: dict[str, list[float]] = {system.name: [] for system in files}
     with ExitStack() as stack:
         turns = {
-            system.name: stack.enter_context(turns_of(system, file, feed, threads))
+            system.name: stack.enter_context(turns_of(system.load, file, feed, threads))
             for system, file in files.items()
         }
         for _ in range(rounds):

@@ -28,6 +28,9 @@ from tvm_quant.transform import Prepare
 MODULE = "int8.module"
 """File in which `tvm_quant int8` leaves its Relax module, pickled."""
 
+#: From a file and a number of threads to a function that runs it.
+Load = Callable[[Path, int], Run]
+
 
 @dataclass(frozen=True, kw_only=True)
 class System:
@@ -44,7 +47,7 @@ class System:
     name: str
     packages: tuple[str, ...]
     prepare: Callable[[Path, Samples, Path], Path]
-    load: Callable[[Path, int], Run]
+    load: Load
 
 
 def _ours(model: Path, samples: Samples, folder: Path, *, integers: bool) -> Path:

@@ -16,19 +16,19 @@ import numpy as np
 
 from tvm_quant.bench.processes import CONTEXT
 from tvm_quant.bench.samples import Array
-from tvm_quant.bench.systems import SYSTEMS, System
+from tvm_quant.bench.systems import Load
 
 SLICE_MS = 100.0
 
 
 @contextmanager
 def turns_of(
-    system: System, file: Path, feed: Mapping[str, Array], threads: int
+    load: Load, file: Path, feed: Mapping[str, Array], threads: int
 ) -> Iterator[Iterator[list[float]]]:
     """A process that runs a network; each item of the iterator is a slice of its latencies, ms."""
     ours, theirs = CONTEXT.Pipe()
     process = CONTEXT.Process(
-        target=_serve, args=(theirs, system.name, file, dict(feed), threads), daemon=True
+        target=_serve, args=(theirs, load, file, dict(feed), threads), daemon=True
     )
     process.start()
     theirs.close()
@@ -49,11 +49,11 @@ def turns_of(
 
 
 def _serve(
-    connection: Connection, system: str, file: Path, feed: Mapping[str, Array], threads: int
+    connection: Connection, load: Load, file: Path, feed: Mapping[str, Array], threads: int
 ) -> None:
     """What the process does: so many runs as it is told, until that is 0."""
     use_threads(threads)
-    run = SYSTEMS[system].load(file, threads)
+    run = load(file, threads)
     run(feed)
     while count := connection.recv():
         times = []

@@ -44,8 +44,8 @@ def evaluation_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """600 held-out images, float32, (600, 1, 8, 8), in [0, 1], and the digits they show, (600,).
 
     >>> images, labels = evaluation_data()
-    >>> images.shape, labels.max()
-    ((600, 1, 8, 8), np.int64(9))
+    >>> images.shape, int(labels.max())
+    ((600, 1, 8, 8), 9)
     """
     return _scaled("evaluation_images"), _array("evaluation_labels").astype(np.int64)
 

@@ -1,6 +1,6 @@
 """Front doors: from a model in any supported format to a Relax module in float.
 
->>> {"onnx", "relax", "tflite", "torch"} <= set(FRONTENDS)
+>>> {"mxnet", "onnx", "relax", "tflite", "torch"} <= set(FRONTENDS)
 True
 """
 
@@ -12,11 +12,17 @@ from typing import Any
 from tvm import IRModule
 
 from tvm_quant.errors import FrontendError
-from tvm_quant.frontend import onnx, pytorch, relax_module, tflite
+from tvm_quant.frontend import mxnet, onnx, pytorch, relax_module, tflite
 from tvm_quant.frontend.base import Frontend, GivenParams, Params, Request, Shapes
 from tvm_quant.frontend.plugins import FrontendTable
 
-_ROWS = (relax_module.FRONTEND, onnx.FRONTEND, pytorch.FRONTEND, tflite.FRONTEND)
+_ROWS = (
+    relax_module.FRONTEND,
+    onnx.FRONTEND,
+    pytorch.FRONTEND,
+    tflite.FRONTEND,
+    mxnet.FRONTEND,
+)
 #: Every format that can be read, by name; `plugins` says how another package adds one.
 FRONTENDS = FrontendTable(_ROWS)
 
@@ -37,11 +43,15 @@ def load(
     quantizers; `tvm_quant.quantize` makes integers of it without calibration.
 
     Args:
-        source: a path (`.onnx`, `.tflite`, `.pt2`, `.relay`), the bytes of an ONNX or TFLite file,
-            an `onnx.ModelProto`, a `torch.export.ExportedProgram`, a `torch.nn.Module`, a
-            `tvm.IRModule` or a pair (`tvm.IRModule`, params).
-        shapes: input shapes that replace the model's, {input name: shape}; of files only.
-        example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`.
+        source: a path (`.onnx`, `.tflite`, `.pt2`, `.relay`, MXNet's `NAME-symbol.json`), the bytes
+            of an ONNX or TFLite file, an `onnx.ModelProto`, a `torch.export.ExportedProgram`, a
+            `torch.nn.Module`, a Gluon `HybridBlock`, a `tvm.IRModule`, a pair (`tvm.IRModule`,
+            params), or the symbol of an MXNet network with its parameters: a pair of paths,
+            (`Symbol`, params) or (`Symbol`, arg_params, aux_params).
+        shapes: input shapes that replace the model's, {input name: shape}; of ONNX, TFLite and
+            MXNet, whose files mostly say none.
+        example_inputs: a sequence of arrays or tensors; needed for a `torch.nn.Module`. For MXNet
+            they give shapes and types of the inputs.
         rounding: whose integers a network that is quantized already is to give. For ONNX "exact"
             (integer sums, the default) or "onnxruntime" (convolutions between DequantizeLinear and
             QuantizeLinear stay in float32 and add in that runtime's order, as it does without graph

@@ -22,4 +22,4 @@ def test_every_measurement_explains_itself(invoke, name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_unknown_network_is_one_line_and_code_1(refused, name):
-    refused("bench", name, "--only", "vgg*", message="no network matches")
+    refused("bench", name, "--only", "lenet*", message="no network matches")

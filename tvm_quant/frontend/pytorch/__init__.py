@@ -9,7 +9,15 @@ import sys
 
 from tvm import IRModule
 
-from tvm_quant.frontend.base import Frontend, Params, Request, has_suffix, missing_extra
+from tvm_quant.errors import FrontendError, TvmQuantError
+from tvm_quant.frontend.base import (
+    Frontend,
+    Params,
+    Request,
+    first_line,
+    has_suffix,
+    missing_extra,
+)
 
 
 def _accepts(source: object) -> bool:
@@ -31,7 +39,16 @@ def _load(request: Request) -> tuple[IRModule, Params]:
     from tvm_quant.frontend.pytorch.importer import import_program
     from tvm_quant.frontend.pytorch.program import exported_program
 
-    return import_program(exported_program(request)), {}
+    program = exported_program(request)
+    try:
+        return import_program(program), {}
+    except TvmQuantError:
+        raise
+    except Exception as error:
+        raise FrontendError(
+            f"The exported program cannot be imported: {first_line(error)}. If it is not damaged "
+            "(program.module() runs), export the model to ONNX."
+        ) from error
 
 
 FRONTEND = Frontend(

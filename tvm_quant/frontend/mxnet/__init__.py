@@ -1,0 +1,39 @@
+"""Front end for MXNet: the files of a checkpoint, a Gluon block, or a Symbol with its parameters.
+
+    source.py      what the user passed -> JSON text of the graph, parameters, shapes of inputs
+    params.py      the binary format of `.params`
+    symbol.py      the JSON text -> nodes, of every version of MXNet
+    importer.py    nodes -> Relax, by the table in converters/
+
+MXNet itself is needed only for objects of its own; whoever holds one has it installed.
+"""
+
+from __future__ import annotations
+
+from tvm import IRModule
+
+from tvm_quant.errors import FrontendError, TvmQuantError
+from tvm_quant.frontend.base import Frontend, Params, Request, first_line
+from tvm_quant.frontend.mxnet.source import is_mxnet, open_source
+
+
+def _load(request: Request) -> tuple[IRModule, Params]:
+    from tvm_quant.frontend.mxnet.importer import import_network
+
+    try:
+        return import_network(open_source(request)), {}
+    except TvmQuantError:
+        raise
+    except Exception as error:
+        raise FrontendError(
+            f"The MXNet model cannot be imported: {first_line(error)}. Check that symbol, "
+            "parameters and shapes belong together."
+        ) from error
+
+
+FRONTEND = Frontend(
+    name="mxnet",
+    reads="a NAME-symbol.json (NAME-0000.params beside it), (symbol, params), or a gluon block",
+    accepts=is_mxnet,
+    load=_load,
+)
