@@ -68,7 +68,7 @@ class _Converter:
         self.calls: list[relay.Expr] = []  # functions that are being inlined
 
     def convert(self, name: str, function: relay.Function) -> None:
-        with self.builder.function(name, attrs=_attributes(function)):
+        with self.builder.function(name):
             params = [self._parameter(param) for param in function.params]
             result = self._result(self.visit(function.body))
             params = [
@@ -316,11 +316,6 @@ def to_type(source: ty.Type) -> Any:
 
 def _dimension(dim: Any) -> Any:
     return dim if isinstance(dim, int) else tirx.Var("n", "int64")
-
-
-def _attributes(function: relay.Function) -> dict[str, Any]:
-    """What Relax has to keep of a function's attributes: nothing that Relay's own passes left."""
-    return {"global_symbol": None} if False else {}
 
 
 def _key(expr: Any) -> Any:
