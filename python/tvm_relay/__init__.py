@@ -17,7 +17,7 @@ differ on purpose.
 from __future__ import annotations
 
 from tvm_relay import analysis, frontend, op, quantize, transform
-from tvm_relay.build_module import build, create_executor, load_module
+from tvm_relay.build_module import build, build_config, create_executor, load_module
 from tvm_relay.expr import (
     Call,
     Constant,
@@ -73,6 +73,7 @@ __all__ = [
     "assert_structural_equal",
     "astext",
     "build",
+    "build_config",
     "const",
     "create_executor",
     "fromtext",

@@ -26,6 +26,9 @@ from tvm_relay.expr import Expr
 from tvm_relay.target import as_target
 from tvm_relay.to_relax import to_relax
 
+#: What `PassContext` was called before 2020.
+build_config = tvm.transform.PassContext
+
 Source: TypeAlias = Any  # a Relay function or module, or a Relax module
 
 
@@ -178,4 +181,4 @@ def _flat(result: Any) -> list[Tensor]:
     return [tensor for field in result for tensor in _flat(field)]
 
 
-__all__ = ["Library", "build", "create_executor", "load_module"]
+__all__ = ["Library", "build", "build_config", "create_executor", "load_module"]

@@ -37,6 +37,7 @@ def install() -> None:
     tvm.gpu, tvm.context = tvm.cuda, tvm.device
     tvm.runtime.ndarray = tvm.nd
     tvm.runtime.Tensor.asnumpy = tvm.runtime.Tensor.numpy
+    tvm.relax.Function.type_params = ()  # scripts hand them on to relay.Function
     for owner, name, adapt in _ADAPTED:
         setattr(owner, name, adapt(getattr(owner, name)))
 
