@@ -105,7 +105,8 @@ class QuantizeConfig:
     symmetric_activations: bool | None = None
     #: Assumed absolute maximum of every activation without a dataset.
     global_scale: float = 8.0
-    #: Round every scale up to a power of two; None lets the hardware row decide.
+    #: Every scale is a power of two: of the two next to what an estimator found, the one with the
+    #: smaller squared error. None lets the hardware row decide.
     power_of_two_scales: bool | None = None
     #: Requantize mode; None lets the hardware row decide.
     requantize: RequantizeMode | None = None

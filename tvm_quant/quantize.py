@@ -159,7 +159,7 @@ def pipeline(
         CalibrateWeights(config),
         *profiling,
         CalibrateActivations(known, config),
-        UntieScales(config),
+        UntieScales(config, known),
         *([MatchScales(statistics, config)] if has_data else []),
         FitAccumulators(config),
         CorrectBias(config, known, dataset, progress=progress),

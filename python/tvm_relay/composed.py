@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm_relay.expr import Call, Expr, TupleWrapper, as_expr, const
+from tvm_relay.expr import Expr, TupleWrapper, as_expr, const
 from tvm_relay.expr import Tuple as TupleExpr
 from tvm_relay.op.base import OPS
 
@@ -17,11 +17,10 @@ def variance(
     exclude: bool = False,
     unbiased: bool = False,
     with_mean: Expr | None = None,
-) -> Call:
+) -> Any:
     """Mean square distance from the mean, or from `with_mean`."""
     mean = with_mean if with_mean is not None else _call("mean", data, axis, True, exclude)
-    call: Call = _call("variance", data, mean, axis, keepdims, exclude, unbiased)
-    return call
+    return _call("variance", data, mean, axis, keepdims, exclude, unbiased)
 
 
 def std(
@@ -30,10 +29,9 @@ def std(
     keepdims: bool = False,
     exclude: bool = False,
     unbiased: bool = False,
-) -> Call:
+) -> Any:
     """Root of the variance."""
-    call: Call = _call("sqrt", variance(data, axis, keepdims, exclude, unbiased))
-    return call
+    return _call("sqrt", variance(data, axis, keepdims, exclude, unbiased))
 
 
 def mean_variance(
@@ -58,13 +56,12 @@ def mean_std(
     return TupleWrapper(TupleExpr((mean, _call("sqrt", spread))), 2)
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Any:
     """Numbers from `start`, or from 0, to before `stop`."""
     if stop is None:
         start, stop = const(0, dtype), start
     bounds = (start, stop, const(1, dtype) if step is None else step)
-    call: Call = _call("arange", *map(as_expr, bounds), dtype)
-    return call
+    return _call("arange", *map(as_expr, bounds), dtype)
 
 
 def dropout_raw(data: Expr, rate: float = 0.5) -> TupleWrapper:

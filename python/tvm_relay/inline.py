@@ -23,7 +23,7 @@ def inline(
     Raises:
         FrontendError: a free variable that is not known.
     """
-    free = list(relax.analysis.free_vars(value))
+    free = [var for var in relax.analysis.free_vars(value) if _is_value(var)]
     missing = [str(var.name) for var in free if var not in known]
     if missing:
         raise FrontendError(f"A Relax value reads {missing}, which the function does not bind.")
@@ -34,6 +34,11 @@ def inline(
         for binding in block.bindings:
             builder.emit_normalized(binding)
     return body.body
+
+
+def _is_value(var: Any) -> bool:
+    """Whether it stands for a value, not for a dimension."""
+    return isinstance(var.ty, relax.TensorType | relax.TupleType)
 
 
 def _function(params: list[relax.Var], value: relax.Expr) -> relax.Function:

@@ -84,13 +84,17 @@ class _Converter:
         stack: list[Visit] = [self._start(root)]
         value: Any = None
         while stack:
-            done, value = _resume(stack[-1], value)
-            if done:
-                stack.pop()
-            else:
-                stack.append(self._start(value))
-                value = None
+            value = self._step(stack, value)
         return value
+
+    def _step(self, stack: list[Visit], value: Any) -> Any:
+        """Resume the innermost visit: it reads something more, or it is done."""
+        try:
+            stack.append(self._start(stack[-1].send(value)))
+        except StopIteration as done:
+            stack.pop()
+            return done.value
+        return None
 
     def _start(self, expr: Any) -> Visit:
         return self._known(expr) if _key(expr) in self.known else self._convert(expr)
@@ -170,9 +174,9 @@ class _Converter:
             raise UnsupportedError(
                 "The network calls a function from within itself; recursion is not converted."
             )
-        args: list[relax.Expr] = []
+        args = []
         for arg in call.args:
-            args += [(yield arg)]
+            args.append((yield arg))  # noqa: PERF401
         if len(args) != len(function.params):
             raise FrontendError(
                 f"{call.op!r} takes {len(function.params)} arguments, got {len(args)}."
@@ -197,9 +201,9 @@ class _Converter:
         raise UnsupportedError(f"A call of {op!r}; only operators and functions can be called.")
 
     def _tuple(self, value: relay.Tuple) -> Visit:
-        fields: list[relax.Expr] = []
+        fields = []
         for field in value.fields:
-            fields += [(yield field)]
+            fields.append((yield field))  # noqa: PERF401
         return self.builder.normalize(relax.Tuple(fields))
 
     def _tuple_get_item(self, item: relay.TupleGetItem) -> Visit:
@@ -290,14 +294,6 @@ class _scope:
 
     def __exit__(self, *_: object) -> None:
         self.converter.known = self.converter.known.parents
-
-
-def _resume(visit: Visit, value: Any) -> tuple[bool, Any]:
-    """Whether a visit is done, with its result or else the expression that it reads next."""
-    try:
-        return False, visit.send(value)
-    except StopIteration as stop:
-        return True, stop.value
 
 
 def to_type(source: ty.Type) -> Any:

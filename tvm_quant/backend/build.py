@@ -10,30 +10,30 @@ from tvm.relax import VMExecutable
 from tvm.target import Target
 
 from tvm_quant.backend.cpu import cpu_pipeline
-from tvm_quant.backend.target import resolve_target, runs_here
+from tvm_quant.backend.target import AnyTarget, backend_of, resolve_target, runs_here
+from tvm_quant.backend.vta.pipeline import vta_pipeline
 from tvm_quant.errors import BackendError
 
 Pipeline = Callable[..., tvm.transform.Pass]
 
 # Kind of target: pipeline of (target, tune). Every other kind uses TVM's own.
-BACKENDS: dict[str, Pipeline] = {"llvm": cpu_pipeline}
+BACKENDS: dict[str, Pipeline] = {"llvm": cpu_pipeline, "vta": vta_pipeline}
 
 
-def compile(
-    mod: tvm.IRModule, target: str | Target = "llvm", *, tune: bool = False
-) -> VMExecutable:
+def compile(mod: tvm.IRModule, target: AnyTarget = "llvm", *, tune: bool = False) -> VMExecutable:
     """Compile a float or realized module so that it runs fast.
 
     Args:
         mod: Relax module.
-        target: as TVM names it; a plain "llvm" means this machine with all its vector instructions.
+        target: as TVM names it; a plain "llvm" means this machine with all its vector instructions,
+            "vta" a VTA beside it (see `resolve_target`).
         tune: measure the few best register tiles of each convolution and matrix product on this
             machine instead of trusting the model of the CPU; takes about a second per kernel. What
             was measured is kept in `$TVM_QUANT_CACHE`, by default the user's folder for caches.
 
     Returns:
         An executable for `tvm.relax.VirtualMachine`; its `export_library("m.so")` writes a file
-        that runs without tvm_quant.
+        that runs without tvm_quant; for "vta" it needs `import tvm_quant`, which runs the programs.
 
     Raises:
         BackendError: unknown target; `tune` for a target that this machine cannot run.
@@ -41,7 +41,7 @@ def compile(
     return _build(mod, resolve_target(target), tune=tune, mode="compiled")
 
 
-def compile_watched(mod: tvm.IRModule, target: str | Target = "llvm") -> VMExecutable:
+def compile_watched(mod: tvm.IRModule, target: AnyTarget = "llvm") -> VMExecutable:
     """As `compile`, but the virtual machine calls the kernels, where an instrument sees each call.
 
     The calls are interpreted. That costs a seventh of a microsecond each, which counts in small
@@ -51,7 +51,7 @@ def compile_watched(mod: tvm.IRModule, target: str | Target = "llvm") -> VMExecu
 
 
 def _build(mod: tvm.IRModule, target: Target, *, tune: bool, mode: str) -> VMExecutable:
-    pipeline = BACKENDS.get(target.kind.name)
+    pipeline = BACKENDS.get(backend_of(target))
     if tune and (pipeline is None or not runs_here(target)):
         raise BackendError(
             f"tune=True measures kernels on this machine, which cannot run '{target}': compile "

@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import relax
-from tvm.target import Target
 
 from tvm_quant.backend.build import compile
 from tvm_quant.backend.library import exported, loaded
 from tvm_quant.backend.machines import Machines
-from tvm_quant.backend.target import resolve_target
+from tvm_quant.backend.target import AnyTarget, resolve_target
 from tvm_quant.backend.tensors import Inputs, as_array
 from tvm_quant.errors import BackendError
 from tvm_quant.ir import TensorInfo, io_signature
@@ -39,7 +38,7 @@ class Runner:
         BackendError: unknown target, or none of its devices is present.
     """
 
-    def __init__(self, mod: tvm.IRModule, target: str | Target = "llvm"):
+    def __init__(self, mod: tvm.IRModule, target: AnyTarget = "llvm"):
         self.signature: list[TensorInfo] = io_signature(mod)
         resolved = resolve_target(target)
         self._device = (int(resolved.get_target_device_type()), 0)

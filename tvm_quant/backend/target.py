@@ -3,36 +3,68 @@
 from __future__ import annotations
 
 import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import tvm
 from tvm.target import Target
 from tvm.target.codegen import llvm_get_cpu_features
 
+from tvm_quant.backend.vta.target import DEVICE, vta_target
 from tvm_quant.errors import BackendError
 
+AnyTarget: TypeAlias = str | Target | Mapping[str, Any]
 
-def resolve_target(target: str | Target) -> Target:
+#: Kinds that TVM does not have: the target of (options, host).
+KINDS: dict[str, Callable[[Mapping[str, Any], Target], Target]] = {DEVICE: vta_target}
+
+
+def resolve_target(target: AnyTarget) -> Target:
     """The target to compile for.
 
     A plain "llvm" means this machine, with all its vector instructions. Anything more precise, such
-    as `Target({"kind": "llvm", "mcpu": "skylake"})`, is taken as it is.
+    as `{"kind": "llvm", "mcpu": "skylake"}`, is taken as it is. "vta" is a VTA beside this
+    machine's CPU; see `tvm_quant.backend.vta.target` for its options.
 
     Args:
-        target: a name, a JSON or a `Target` as TVM takes them.
+        target: a name, a mapping, a JSON or a `Target` as TVM takes them.
 
     Raises:
         BackendError: TVM does not know the target; the message lists the kinds it knows.
     """
+    options = _options(target)
+    if options.get("kind") in KINDS:
+        return KINDS[options["kind"]](options, host_target())
     try:
-        parsed = Target(target)
+        parsed = Target(dict(target) if isinstance(target, Mapping) else target)
     except (ValueError, TypeError, RuntimeError) as error:
-        kinds = ", ".join(sorted(Target.list_kinds()))
+        kinds = ", ".join(sorted([*Target.list_kinds(), *KINDS]))
         reason = str(error).splitlines()[0]
         raise BackendError(
             f"Unknown target {target!r}: {reason} Valid kinds are {kinds}; "
             'give options as a dict, for example {"kind": "llvm", "mcpu": "skylake"}.'
         ) from error
     return host_target() if _is_plain_llvm(parsed) else parsed
+
+
+def backend_of(target: Target) -> str:
+    """The row of `BACKENDS` for a target of `resolve_target`."""
+    device = str(Target.export(target).get("device", ""))
+    return device if device in KINDS else str(target.kind.name)
+
+
+def _options(target: AnyTarget) -> dict[str, Any]:
+    """What a target says, where it is no `Target` yet."""
+    if isinstance(target, Target):
+        return {}
+    if isinstance(target, Mapping):
+        return dict(target)
+    try:
+        parsed = json.loads(target)
+    except ValueError:
+        return {"kind": target}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 @functools.cache

@@ -15,7 +15,9 @@ from tvm_quant.bench.mxnet_zoo import mxnet_zoo
 from tvm_quant.bench.pareto import pareto
 from tvm_quant.bench.peers import peers
 from tvm_quant.bench.quantize_time import quantize_time
+from tvm_quant.bench.relay import relay
 from tvm_quant.bench.speed import speed
+from tvm_quant.bench.vta import vta
 from tvm_quant.bench.workers import workers
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -32,6 +34,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "workers": workers,
     "peers": peers,
     "quantize-time": quantize_time,
+    "relay": relay,
     "speed": speed,
+    "vta": vta,
 }
 """{command: function}, in the order of the help."""

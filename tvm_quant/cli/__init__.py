@@ -25,6 +25,7 @@ from tvm_quant.cli.inspect import inspect_artifact
 from tvm_quant.cli.quantize import quantize_model
 from tvm_quant.cli.run import run_artifact
 from tvm_quant.cli.search import search_model
+from tvm_quant.cli.vta import vta
 
 app = typer.Typer(
     name="tvm-quant",
@@ -56,6 +57,7 @@ COMPLETE = ("demo", "doctor")
 for _name, _function in COMMANDS.items():
     app.command(_name, no_args_is_help=_name not in COMPLETE)(guarded(_function))
 app.add_typer(bench, name="bench")
+app.add_typer(vta, name="vta")
 
 
 def _print_version(wanted: bool) -> None:

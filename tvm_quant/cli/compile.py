@@ -12,9 +12,11 @@ from tvm_quant.artifact import Artifact
 from tvm_quant.backend import compile as compile_module
 from tvm_quant.backend import resolve_target
 from tvm_quant.backend.cpu import isa_of
+from tvm_quant.backend.target import backend_of
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import stderr, stdout
 from tvm_quant.errors import ArtifactError
+from tvm_quant.hardware import HARDWARE
 
 
 def compile_artifact(
@@ -53,9 +55,12 @@ def compile_artifact(
 
 
 def _hardware_for(target: str) -> str | None:
-    """The hardware row for a CPU; None for other targets."""
+    """The hardware row for a CPU or a VTA; None for other targets."""
     resolved = resolve_target(target)
-    return isa_of(resolved).hardware if resolved.kind.name == "llvm" else None
+    backend = backend_of(resolved)
+    if backend in HARDWARE:  # a device with a row of its own
+        return backend
+    return isa_of(resolved).hardware if backend == "llvm" else None
 
 
 def _check_folder(output: Path) -> None:

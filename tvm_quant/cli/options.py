@@ -97,7 +97,13 @@ PreprocessFile = Annotated[
     typer.Option(help="YAML file that says how images become the input (crop, mean, std, ...)."),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Samples to use at most.")]
-Target = Annotated[str, typer.Option(help="TVM target to compile for.")]
+Target = Annotated[
+    str,
+    typer.Option(
+        help="Target to compile for: as TVM names it, or vta; options as JSON, such as "
+        '{"kind": "vta", "config": "vta_config.json"}.'
+    ),
+]
 OnBad = Annotated[BadData, typer.Option(help="What to do with samples that hold NaN or Inf.")]
 OnZero = Annotated[ZeroData, typer.Option(help="What to do with a float input that is all zero.")]
 

@@ -16,6 +16,7 @@ from tvm_quant.estimator.minmax import AbsMax, MinMax, MovingAverage
 from tvm_quant.estimator.norm import MeanSquaredError, Norm
 from tvm_quant.estimator.percentile import Percentile
 from tvm_quant.estimator.power2 import PowerOfTwo
+from tvm_quant.estimator.power_of_two import power_of_two_grid, power_of_two_weight_scale
 from tvm_quant.estimator.robust import Robust
 
 E = TypeVar("E", bound=Estimator)
@@ -104,6 +105,8 @@ __all__ = [
     "ceil_power_of_two",
     "estimator_names",
     "grid_ends",
+    "power_of_two_grid",
+    "power_of_two_weight_scale",
     "scale_zero_point",
     "weight_estimator",
 ]

@@ -45,6 +45,8 @@ class HardwareConfig:
         unified: operators whose operands must share one grid and one scale.
         sums_on_accumulators: whether a sum adds to the accumulator of the contraction before it;
             if not, both of its operands are quantized.
+        sums_leave: whether sums of products can be read back as they are. If not, an average reads
+            codes even where no quantized layer follows, or the layer before it would run elsewhere.
         accumulator_bits: width of the sums of products.
         requantize: how accumulators are scaled.
         power_of_two_scales: whether only powers of two are possible.
@@ -59,6 +61,7 @@ class HardwareConfig:
     float_ops: frozenset[str] = frozenset()
     unified: frozenset[str] = frozenset({"relax.concat"})
     sums_on_accumulators: bool = True
+    sums_leave: bool = True
     accumulator_bits: int = 32
     requantize: RequantizeMode = RequantizeMode.FLOAT
     power_of_two_scales: bool = False

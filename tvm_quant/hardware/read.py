@@ -166,6 +166,7 @@ _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "source": _text,
     "unified": _ops,
     "sums_on_accumulators": _switch,
+    "sums_leave": _switch,
     "accumulator_bits": _number,
     "requantize": _mode,
     "power_of_two_scales": _switch,

@@ -44,4 +44,5 @@ VTA = HardwareConfig(
     roles=SYMMETRIC,
     requantize=RequantizeMode.SHIFT,
     power_of_two_scales=True,
+    sums_leave=False,
 )

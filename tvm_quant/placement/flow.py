@@ -1,9 +1,9 @@
 """What each variable will hold once the network runs on integers, and which ports need a quantizer.
 
 1. *Support*: which calls can run on integers (support.py).
-2. *Demand*, backwards: convolutions and matrix products always do; every other call does only if a
-   quantized one reads its result, through whatever lies between. A tail of the network that no
-   convolution reads stays in float.
+2. *Demand*, backwards: convolutions and matrix products always do, and averages on hardware whose
+   sums cannot be read back; every other call does only if a quantized one reads its result, through
+   whatever lies between. A tail of the network that no convolution reads stays in float.
 3. *Flow*, forwards: what each variable holds (`Holds`). A port needs a quantizer unless the call
    goes on with what its operand holds, as the backends' kernels do: bias and clamp on an
    accumulator, a function of a table.
@@ -49,6 +49,9 @@ class Flow:
         self.reasons: dict[relax.Var, str] = {}
         self._holds: dict[relax.Var, Holds] = {}
         self._parent: dict[relax.Var, relax.Var] = {}
+        self._leaders = {Role.CONTRACTION}
+        if not support.hardware.sums_leave:
+            self._leaders.add(Role.MEAN)
         self._demand()
         for node in network.nodes.values():
             self._place(node)
@@ -60,7 +63,7 @@ class Flow:
         for var, node in reversed(self.network.nodes.items()):
             reason = self.support.why_float(node)
             read = any(user in wanted for user, _port in self.network.uses[var])
-            if reason is None and node.role is not Role.CONTRACTION and not read:
+            if reason is None and node.role not in self._leaders and not read:
                 reason = "no quantized layer reads its result"
             if reason is None:
                 wanted.add(var)

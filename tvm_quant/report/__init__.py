@@ -6,9 +6,10 @@ from tvm_quant.report.graph import diagram_of, graph_page, write_graph
 from tvm_quant.report.inspect import float_table, quantizer_table, select, to_json
 from tvm_quant.report.layers import layer_variables
 from tvm_quant.report.metrics import METRICS, Metric, metric
-from tvm_quant.report.plot import plot_histogram, plot_layers
+from tvm_quant.report.plot import Span, plot_histogram, plot_layers, plot_timeline
 from tvm_quant.report.sqnr import SqnrMeter, sqnr_db
 from tvm_quant.report.text import quantizer_text
+from tvm_quant.report.timeline import spans_of
 from tvm_quant.report.trace import PassTrace
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LayerSqnr",
     "Metric",
     "PassTrace",
+    "Span",
     "SqnrMeter",
     "adjacency_groups",
     "diagram_of",
@@ -28,9 +30,11 @@ __all__ = [
     "metric",
     "plot_histogram",
     "plot_layers",
+    "plot_timeline",
     "quantizer_table",
     "quantizer_text",
     "select",
+    "spans_of",
     "sqnr_db",
     "to_json",
     "write_graph",

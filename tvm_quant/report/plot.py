@@ -1,11 +1,13 @@
-"""Pictures: the histogram of a tensor with its range, and the noise of each layer.
+"""Pictures: the histogram of a tensor with its range, the noise of each layer, a timeline.
 
 Matplotlib draws without a display; the format follows the ending of the file (.png, .svg, .pdf).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,49 @@ def plot_layers(path: str | Path, layers: Sequence[LayerSqnr], *, title: str = "
     axes.invert_yaxis()
     axes.set_xlabel("SQNR, dB")
     axes.set_title(title)
+    _save(figure, path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A time in which a unit was busy.
+
+    Attributes:
+        row: the unit.
+        kind: what it did; one colour each.
+        start, end: in cycles.
+    """
+
+    row: str
+    kind: str
+    start: float
+    end: float
+
+
+def plot_timeline(path: str | Path, spans: Sequence[Span], *, title: str = "") -> None:
+    """Draw when each unit was busy, one row each, in the order in which they first occur.
+
+    Raises:
+        ArtifactError: the picture cannot be written.
+    """
+    from matplotlib import colormaps
+
+    rows = list(dict.fromkeys(span.row for span in spans))
+    kinds: dict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        kinds[span.kind].append(span)
+    figure, axes = _figure(12, 1.4 + 0.5 * len(rows))
+    for number, (kind, found) in enumerate(kinds.items()):
+        colour = colormaps["tab20"](2 * number % 20 + number // 10 % 2)  # dark ones first
+        for place, row in enumerate(rows):
+            times = [(span.start, span.end - span.start) for span in found if span.row == row]
+            axes.broken_barh(times, (place - 0.4, 0.8), facecolors=colour, label=kind)
+            kind = ""  # one line of the legend for all rows
+    axes.set_yticks(range(len(rows)), rows)
+    axes.invert_yaxis()
+    axes.set_xlabel("cycles")
+    axes.set_title(title)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     _save(figure, path)
 
 

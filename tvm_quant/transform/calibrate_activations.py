@@ -27,6 +27,7 @@ from tvm_quant.estimator import (
     GlobalScale,
     Range,
     activation_estimator,
+    power_of_two_grid,
     scale_zero_point,
 )
 from tvm_quant.ir import constant_value
@@ -118,17 +119,25 @@ class CalibrateActivations:
     def _scales(
         self, open_ones: list[Quantizer], records: dict[str, RangeRecord]
     ) -> dict[str, tuple[Array, Array]]:
-        grouped = _grouped_ranges(open_ones, records)
         return {
-            quantizer.name: self._scale(quantizer, *grouped[quantizer.name])
-            for quantizer in open_ones
+            quantizer.name: self._scale(quantizer, members, records)
+            for members in _groups(open_ones)
+            for quantizer in members
         }
 
-    def _scale(self, quantizer: Quantizer, low: float, high: float) -> tuple[Array, Array]:
+    def _scale(
+        self, quantizer: Quantizer, members: list[Quantizer], records: dict[str, RangeRecord]
+    ) -> tuple[Array, Array]:
+        """Scale and zero point that cover the ranges of all members of a group."""
         spec = spec_of(quantizer.call)
         power_of_two = power_of_two_scales(self.config)
+        low = min(records[member.name].low for member in members)
+        high = max(records[member.name].high for member in members)
+        if spec.axis is None and power_of_two:
+            known = [self._statistics_of(member) for member in members]
+            return power_of_two_grid(low, high, spec, [stats for stats in known if stats])
         if spec.axis is None:
-            return scale_zero_point(low, high, spec, power_of_two=power_of_two)
+            return scale_zero_point(low, high, spec)
         stats = self._statistics_of(quantizer)
         if stats is None or stats.channels is None or stats.channels.axis != spec.axis:
             raise CalibrationError(
@@ -154,19 +163,13 @@ def layer_estimator(config: QuantizeConfig, quantizer: Quantizer) -> ActivationE
     return activation_estimator(name, config.estimator_options)
 
 
-def _grouped_ranges(
-    open_ones: list[Quantizer], records: dict[str, RangeRecord]
-) -> dict[str, tuple[float, float]]:
-    """(low, high) by quantizer: its own range, or the one that covers those of its group."""
-    groups: dict[object, list[str]] = defaultdict(list)
+def _groups(open_ones: list[Quantizer]) -> list[list[Quantizer]]:
+    """Quantizers that share a scale; most are alone."""
+    groups: dict[object, list[Quantizer]] = defaultdict(list)
     for quantizer in open_ones:
         group = group_of(quantizer.call)
-        groups[quantizer.name if group == NO_GROUP else group].append(quantizer.name)
-    return {
-        name: (min(records[n].low for n in names), max(records[n].high for n in names))
-        for names in groups.values()
-        for name in names
-    }
+        groups[quantizer.name if group == NO_GROUP else group].append(quantizer)
+    return list(groups.values())
 
 
 def _within(found: Range, known: tuple[float, float]) -> Range:

@@ -21,7 +21,7 @@ from tvm_quant.estimator import (
     AbsMax,
     MeanSquaredError,
     WeightEstimator,
-    ceil_power_of_two,
+    power_of_two_weight_scale,
     weight_estimator,
 )
 from tvm_quant.hardware import hardware_row
@@ -60,9 +60,10 @@ class CalibrateWeights:
     def _scale(self, weight: Quantizer) -> tuple[Array, Array]:
         spec = spec_of(weight.call)
         estimator = estimator_of(self.config, spec.bits, *weight.names)
-        scale, zero_point = estimator.weight_scale(_finite_constant(weight), spec)
+        value = _finite_constant(weight)
+        scale, zero_point = estimator.weight_scale(value, spec)
         if power_of_two_scales(self.config):
-            scale = ceil_power_of_two(scale).astype(np.float32)
+            scale = power_of_two_weight_scale(value, scale, zero_point, spec)
         return scale, zero_point
 
 

@@ -34,6 +34,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.estimator import (
     grid_ends,
+    power_of_two_grid,
     scale_zero_point,
 )
 from tvm_quant.hardware import hardware_row
@@ -104,17 +105,14 @@ class _Fold:
         weights: new weight of each weight quantizer.
         before: inverse factors of the operand at a port of a call.
         after: inverse factors of the result of a call.
-        low, high: range of the scaled tensor.
-        powers: whether scales are powers of two.
+        grid: scale and zero point of the scaled tensor.
     """
 
     quantizers: dict[relax.Var, Array]
     weights: dict[relax.Var, Array]
     before: dict[tuple[relax.Var, int], Array]
     after: dict[relax.Var, Array]
-    low: float
-    high: float
-    powers: bool
+    grid: tuple[Array, Array]
 
 
 class _Finder:
@@ -171,7 +169,7 @@ class _Finder:
             factors = 2.0 ** np.round(np.log2(factors))
         spread = join_spreads([self._spread(var) for var in ordered])
         scaled = scaled_spread(spread, factors, joined, readers.errors)
-        low, high = self.estimators[ordered[0]].matched_range(scaled, spec)
+        ends = self.estimators[ordered[0]].matched_range(scaled, spec)
         sizes = [len(known.low) for known in channels if known is not None]
         parts = np.split(factors, np.cumsum(sizes)[:-1])
         return _Fold(
@@ -187,9 +185,11 @@ class _Finder:
                 for user, port in readers.before
             },
             after={var: along(1 / factors, at, _rank(var)) for var, at in readers.after.items()},
-            low=low,
-            high=high,
-            powers=self.powers,
+            grid=(
+                power_of_two_grid(*ends, spec, [scaled])
+                if self.powers
+                else scale_zero_point(*ends, spec)
+            ),
         )
 
     def _tensor(self, members: list[relax.Var]) -> tuple[relax.Var, int, list[relax.Var]] | None:
@@ -347,9 +347,8 @@ class _Folder(PyExprMutator):
         spec = spec_of(call)
         source = call.args[0]
         matched = self._multiply(source, factors, "matched")
-        scale, zero_point = scale_zero_point(fold.low, fold.high, spec, power_of_two=fold.powers)
         return simulated_quantize(
-            matched, scale, zero_point, spec=spec, kind=kind_of(call), group=group_of(call)
+            matched, *fold.grid, spec=spec, kind=kind_of(call), group=group_of(call)
         )
 
     def _weight(self, binding: relax.VarBinding) -> relax.Call:

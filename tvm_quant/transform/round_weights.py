@@ -47,7 +47,6 @@ from tvm_quant.transform.profiling import fingerprint, ordered_map
 from tvm_quant.transform.quantizers import set_constants, set_scales, strip_quantizers
 from tvm_quant.transform.weight_pairs import limit_pairs
 from tvm_quant.transform.weight_rounding import (
-    POWERS,
     SHARES,
     Blocks,
     Moments,
@@ -137,9 +136,8 @@ class RoundWeights:
 
     def _shares(self, layer: _Layer) -> Sequence[float]:
         """Steps to try, as shares of the calibrated one."""
-        if not chooses_steps(self.config, spec_of(layer.quantizer), *layer.names):
-            return (1.0,)
-        return POWERS if power_of_two_scales(self.config) else SHARES
+        chooses = chooses_steps(self.config, spec_of(layer.quantizer), *layer.names)
+        return SHARES if chooses and not power_of_two_scales(self.config) else (1.0,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.config import QuantizeConfig
-from tvm_quant.estimator import scale_zero_point
+from tvm_quant.estimator import power_of_two_grid, scale_zero_point
 from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import bindings, consumers, op_name, with_names_of
 from tvm_quant.ir.bindings import flat_operands
@@ -49,6 +49,7 @@ from tvm_quant.op import (
     simulated_quantize,
     spec_of,
 )
+from tvm_quant.statistics import Statistics
 from tvm_quant.transform.calibrate_weights import power_of_two_scales
 from tvm_quant.transform.range_records import range_records
 
@@ -64,16 +65,18 @@ class UntieScales:
 
     Args:
         config: `match_channel_scales` switches the pass off.
+        statistics: of the operands, which tell apart scales that have to be powers of two.
     """
 
-    def __init__(self, config: QuantizeConfig | None = None):
+    def __init__(self, config: QuantizeConfig | None = None, statistics: Statistics | None = None):
         self.config = config or QuantizeConfig()
+        self.statistics = statistics
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Run the pass."""
         if not self.config.match_channel_scales:
             return mod
-        finder = _Finder(main_function(mod), self.config)
+        finder = _Finder(main_function(mod), self.config, self.statistics)
         untied = finder.untied()
         return _apply(mod, finder, untied) if untied.quantizers else mod
 
@@ -93,7 +96,8 @@ class _Untied:
 
 
 class _Finder:
-    def __init__(self, func: relax.Function, config: QuantizeConfig):
+    def __init__(self, func: relax.Function, config: QuantizeConfig, statistics: Statistics | None):
+        self.statistics = statistics
         self.values: dict[relax.Var, Any] = {b.var: b.value for b in bindings(func)}
         self.uses = consumers(func)
         self.records = range_records(func)
@@ -165,7 +169,10 @@ class _Finder:
     def _own_scale(self, var: relax.Var) -> tuple[Array, Array]:
         record = self.records[str(var.name)]
         spec = spec_of(self.values[var])
-        return scale_zero_point(record.low, record.high, spec, power_of_two=self.powers)
+        if not self.powers:
+            return scale_zero_point(record.low, record.high, spec)
+        known = self.statistics.get(str(self.values[var].args[0].name)) if self.statistics else None
+        return power_of_two_grid(record.low, record.high, spec, [known] if known else [])
 
     def _alone(self, var: relax.Var) -> relax.Call:
         """The quantizer with a scale of its own."""

@@ -121,7 +121,7 @@ def lrn(
     beta: float = 0.75,
     norm_region: str = "ACROSS_CHANNELS",
 ) -> relax.Expr:
-    """x / (bias + alpha / size * sum of the squares of `size` neighbours along axis) ** beta."""
+    """X / (bias + alpha / size * sum of the squares of `size` neighbours along axis) ** beta."""
     if norm_region != "ACROSS_CHANNELS":
         raise UnsupportedError(f"nn.lrn over {norm_region}; only ACROSS_CHANNELS is converted.")
     axis, half = axis % rank(data), size // 2

@@ -281,7 +281,7 @@ def _product(
 
 
 def _shifted(data: relax.Expr, zero_point: relax.Expr, axis: int) -> relax.Expr:
-    """data - zero_point in int32."""
+    """Data - zero_point in int32."""
     wide = emit(relax.op.astype(data, "int32")) if dtype(data) != "int32" else data
     zero = number(zero_point, "qnn: a zero point")
     if not np.any(zero):

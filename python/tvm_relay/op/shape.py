@@ -144,7 +144,7 @@ def reverse(data: relax.Expr, /, axis: int) -> relax.Expr:
 
 @relay_op("layout_transform")
 def layout_transform(data: relax.Expr, /, src_layout: str, dst_layout: str) -> relax.Expr:
-    """A permutation; layouts with split axes, such as NCHW4c, are not for graphs at this level."""
+    """A permutation; layouts with split axes, such as NCHW4c, come from lowering."""
     if sorted(src_layout) != sorted(dst_layout) or not src_layout.isupper():
         raise UnsupportedError(
             f"layout_transform from {src_layout} to {dst_layout}: only permutations are converted. "

@@ -157,6 +157,18 @@ def test_a_tail_that_no_quantized_layer_reads_stays_in_float():
     )
 
 
+def test_an_average_reads_codes_where_sums_cannot_leave_the_device():
+    def body(bb, x):
+        pooled = bb.emit(OPS.mean(conv(bb, x, "conv"), [2, 3]), "mean")
+        return bb.emit(OPS.nn.softmax(pooled), "softmax")
+
+    hardware = replace(X86_VNNI, sums_leave=False)
+    assert places(body, hardware=hardware) == expected(
+        {"out(x)": U8, "out(conv)": U8} | kernels("conv"),
+        reasons={"softmax": "no integer form of this operator"},
+    )
+
+
 def test_what_stands_behind_a_float_operator_is_float():
     def body(bb, x):
         sums = bb.emit(OPS.nn.softmax(conv(bb, x, "first")), "softmax")

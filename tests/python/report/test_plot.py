@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from tvm_quant.errors import ArtifactError
-from tvm_quant.report import LayerSqnr, plot_histogram, plot_layers
+from tvm_quant.report import LayerSqnr, Span, plot_histogram, plot_layers, plot_timeline
 
 LAYERS = [LayerSqnr(node=f"conv{i}", op="relax.nn.conv2d", sqnr_db=30.0 - i) for i in range(5)]
 
@@ -31,6 +31,22 @@ def test_layers_are_drawn_as_bars(tmp_path):
     plot_layers(tmp_path / "l.png", [*LAYERS, infinite], title="resnet")
     with Image.open(tmp_path / "l.png") as picture:
         assert picture.size[0] == 960
+
+
+def test_a_timeline_has_a_bar_where_a_unit_was_busy(tmp_path):
+    spans = [
+        Span(row="load", kind="LOAD", start=0, end=50),
+        Span(row="compute", kind="GEMM", start=50, end=100),
+    ]
+    plot_timeline(tmp_path / "t.png", spans)
+    with Image.open(tmp_path / "t.png") as picture:
+        pixels = np.asarray(picture.convert("RGB")).astype(int)
+    plain = pixels[:, : pixels.shape[1] * 3 // 4]  # without the legend
+    blue, orange = (
+        np.argwhere(np.abs(plain - colour).sum(axis=2) < 10).mean(axis=0)
+        for colour in ((31, 119, 180), (255, 127, 14))
+    )
+    assert (orange > blue).all()  # below, and later
 
 
 def test_an_unknown_picture_format_is_refused(tmp_path):

@@ -7,18 +7,18 @@ import onnx
 from tvm_quant.bench.zoo.builder import Builder
 
 
-def resnet18() -> onnx.ModelProto:
-    """Basic blocks, 1.8 G multiply-adds."""
-    return _resnet((2, 2, 2, 2), bottleneck=False)
+def resnet18(size: int = 224) -> onnx.ModelProto:
+    """Basic blocks, 1.8 G multiply-adds for images of 224 x 224."""
+    return _resnet((2, 2, 2, 2), size, bottleneck=False)
 
 
 def resnet50() -> onnx.ModelProto:
     """Bottleneck blocks, 4.1 G multiply-adds."""
-    return _resnet((3, 4, 6, 3), bottleneck=True)
+    return _resnet((3, 4, 6, 3), 224, bottleneck=True)
 
 
-def _resnet(depths: tuple[int, ...], *, bottleneck: bool) -> onnx.ModelProto:
-    net = Builder()
+def _resnet(depths: tuple[int, ...], size: int, *, bottleneck: bool) -> onnx.ModelProto:
+    net = Builder(size=size)
     x = net.pool(net.conv("data", 64, 7, stride=2), "Max", 3, 2)
     for stage, depth in enumerate(depths):
         for index in range(depth):

@@ -309,16 +309,27 @@ class Emitter:
             given_up = np.minimum(given_up, np.where(bound <= 2.0**room, acc.fraction, 0))
         return self.refine(self.add_offset(acc), -given_up) if given_up.any() else acc
 
+    def _times(self, data: relax.Expr, factor: Array) -> relax.Expr:
+        """Data * factor; a shift, where that is how this hardware multiplies."""
+        mantissa, exponent = np.frexp(factor)
+        if self.mode is not RequantizeMode.SHIFT or (mantissa != 0.5).any():
+            return R.multiply(data, constant(factor))
+        left = (exponent - 1).astype(factor.dtype)
+        return R.left_shift(data, constant(left)) if left.any() else data
+
     def common_scale(self, left: Codes, right: Codes, sign: int) -> Accumulator:
         """Left + sign * right on a fixed-point scale that both reach by an integer factor."""
         largest = max(left.largest, right.largest)
         dtype, bits = "int32", 29 - int(np.ceil(np.log2(largest + 1)))
         if largest >= MANY_CODES:
             dtype, bits = "int64", 30
+        ratio = left.scale / right.scale
+        if self.mode is RequantizeMode.SHIFT and (np.frexp(ratio)[0] == 0.5).all():
+            bits = min(bits, int(np.abs(np.log2(ratio)).max()))
         scale = np.maximum(left.scale, right.scale) / 2.0**bits
         factors = [np.round(codes.scale / scale).astype("int64") for codes in (left, right)]
         terms = [
-            R.multiply(self.centred(codes, dtype), constant(factor.astype(dtype)))
+            self._times(self.centred(codes, dtype), factor.astype(dtype))
             for codes, factor in zip((left, right), (factors[0], factors[1] * sign), strict=True)
         ]
         bound = left.largest * factors[0] + right.largest * factors[1]

@@ -19,6 +19,11 @@ Nothing overflows. Let the type hold room + 1 bits beside the sign, n be the lar
     sum     factor / 2**shift <= r + 1/2, so |sum| <= 2**bits (|acc| + n (r + 1/2)) + 1/2,
             which is below 2**bits bound for bound = |acc| + n (r + 1/2) + 1, and `bits` is the
             largest with 2**bits bound <= 2**room; 0 if there is none.
+
+For hardware that only shifts, r is a power of two. Then whichever is coarser is shifted to the
+finer scale, and the sum is exact:
+
+    sum = (acc << max(-log2 r, 0)) + (code - zero_point << max(log2 r, 0))
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ import numpy as np
 from tvm import relax
 
 from tvm_quant.ir import constant
+from tvm_quant.op import RequantizeMode
 from tvm_quant.transform.integer.emitter import (
     FRACTION_BITS,
     MANY_CODES,
@@ -53,8 +59,11 @@ def add_codes(emitter: Emitter, acc: Accumulator, codes: Codes, sign: int) -> Ac
     acc = emitter.make_room(acc, _reach(codes, acc))
     acc = emitter.widen(acc, acc.bound + _reach(codes, acc))
     acc = emitter.make_room(acc, _reach(codes, acc))
-    bound = acc.bound + _reach(codes, acc)
+    shifted = _add_shifted(emitter, acc, codes, sign)
+    if shifted is not None:
+        return shifted
 
+    bound = acc.bound + _reach(codes, acc)
     ratio = codes.scale / acc.scale
     budget = ROOM[acc.dtype] - int(np.ceil(np.log2(codes.reach + 1)))
     shift = np.floor(np.log2((2.0**budget - 1) / ratio)).clip(0, LONGEST[acc.dtype]).astype("int64")
@@ -65,6 +74,30 @@ def add_codes(emitter: Emitter, acc: Accumulator, codes: Codes, sign: int) -> Ac
     acc = emitter.refine(acc, bits)
     term = _term(codes, factor, shift - bits, acc.dtype)
     return replace(acc, expr=emitter.emit(R.add(acc.expr, term)), bound=bound * 2.0**bits)
+
+
+def _add_shifted(emitter: Emitter, acc: Accumulator, codes: Codes, sign: int) -> Accumulator | None:
+    """The exact sum of scales that are powers of two apart; None where they are not, or too far."""
+    mantissa, exponent = np.frexp(codes.scale / acc.scale)
+    if emitter.mode is not RequantizeMode.SHIFT or (mantissa != 0.5).any():
+        return None
+    octaves = exponent.astype("int64") - 1
+    finer = for_each_scale(np.max, (-octaves).clip(0), acc.scale).astype("int64")
+    left = octaves + finer
+    bound = acc.bound * 2.0**finer + codes.reach * 2.0**left
+    if (bound > 2.0 ** ROOM[acc.dtype]).any():
+        return None
+    acc = emitter.refine(acc, finer)
+    term = R.astype(codes.expr, acc.dtype)
+    if left.any():
+        term = R.left_shift(term, constant(left.astype(acc.dtype)))
+    operator = R.add if sign == 1 else R.subtract
+    return replace(
+        acc,
+        expr=emitter.emit(operator(acc.expr, emitter.emit(term, "_residual"))),
+        offset=-sign * (codes.zero_point << left),
+        bound=bound,
+    )
 
 
 def _reach(codes: Codes, acc: Accumulator) -> Array:

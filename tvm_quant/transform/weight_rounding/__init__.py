@@ -1,6 +1,6 @@
 """Rounding weights by what they are multiplied with."""
 
-from tvm_quant.transform.weight_rounding.best_shares import POWERS, SHARES, best_shares
+from tvm_quant.transform.weight_rounding.best_shares import SHARES, best_shares
 from tvm_quant.transform.weight_rounding.blocks import Blocks
 from tvm_quant.transform.weight_rounding.error_feedback import (
     output_error,
@@ -11,7 +11,6 @@ from tvm_quant.transform.weight_rounding.moments import Moments, gather_moments
 from tvm_quant.transform.weight_rounding.patches import Patches
 
 __all__ = [
-    "POWERS",
     "SHARES",
     "Blocks",
     "Moments",

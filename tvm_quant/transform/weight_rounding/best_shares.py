@@ -17,8 +17,6 @@ Array = npt.NDArray[Any]
 
 #: Steps to try, as shares of the one that covers the largest weight.
 SHARES = (1.0, 0.88, 0.76, 0.65, 0.54)
-#: The same where steps are powers of two.
-POWERS = (1.0, 0.5)
 
 
 def best_shares(errors: Array, shares: Sequence[float], *, together: bool = False) -> Array:

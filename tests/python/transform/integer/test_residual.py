@@ -239,6 +239,45 @@ def test_requantize_takes_the_finer_scale_in_each_mode(mode, out):
     assert error.max() <= 0.5001 * out.scale
 
 
+@pytest.mark.parametrize("octave", [7, 0, -3])
+def test_hardware_that_shifts_adds_exactly_what_is_powers_of_two_apart(octave):
+    """The coarser of the two is shifted to the left, and nothing else."""
+    x, y = normal(7, 64), normal(7, 5, scale=3, seed=5)
+    first, weight = Grid(2.0**-5, 0, S8), Grid(2.0**-7, 0, WEIGHT)
+    skip, out = Grid(2.0 ** (octave - 12), 0, S8), Grid(0.25, 0, S8)
+    real = normal(64, 5, scale=0.1, seed=1)
+
+    def body(bb, x, y):
+        product = bb.emit(OP.matmul(first.quantize(bb, x), weight.quantize(bb, relax.const(real))))
+        return out.quantize(bb, bb.emit(OP.add(product, skip.quantize(bb, y))))
+
+    mod = realize(body, mode=RequantizeMode.SHIFT, x=x.shape, y=y.shape)
+    calls = [b.value for b in bindings(mod["main"]) if isinstance(b.value, relax.Call)]
+    shifts = [int(constant_value(c.args[1])) for c in calls if op_name(c) == "relax.left_shift"]
+    assert shifts == ([abs(octave)] if octave else [])
+    exact = first.steps(x) @ weight.steps(real) * 2.0**-12 + skip.steps(y) * float(skip.scale)
+    codes = np.clip(np.floor(exact / 0.25 + 0.5), -127, 127)
+    np.testing.assert_array_equal(plain_tvm.run_one(mod, x, y), codes * 0.25)
+
+
+@pytest.mark.parametrize("octave", [5, 0])
+def test_hardware_that_shifts_adds_codes_by_shifts(octave):
+    x, y = normal(7, 5), normal(7, 5, scale=3, seed=5)
+    left, right, out = Grid(2.0**-5, 0, S8), Grid(2.0 ** (octave - 5), 0, S8), Grid(0.25, 0, S8)
+
+    def body(bb, x, y):
+        total = bb.emit(OP.add(left.quantize(bb, x), right.quantize(bb, y)))
+        return out.quantize(bb, total)
+
+    mod = realize(body, mode=RequantizeMode.SHIFT, x=x.shape, y=y.shape)
+    calls = [b.value for b in bindings(mod["main"]) if isinstance(b.value, relax.Call)]
+    shifts = [int(constant_value(c.args[1])) for c in calls if op_name(c) == "relax.left_shift"]
+    assert shifts == ([octave] if octave else [])
+    exact = left.steps(x) * 2.0**-5 + right.steps(y) * float(right.scale)
+    codes = np.clip(np.floor(exact / 0.25 + 0.5), -127, 127)
+    np.testing.assert_array_equal(plain_tvm.run_one(mod, x, y), codes * 0.25)
+
+
 @networks.runs_on
 def test_the_kernels_of_the_cpu_equal_the_plain_build(target):
     mod, *inputs = residual_block()

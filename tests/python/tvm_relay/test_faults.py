@@ -1,0 +1,220 @@
+"""What went wrong in the old stack on small networks, as what is right."""
+
+import numpy as np
+import pytest
+import tvm
+
+import tvm_relay as relay
+from tvm_quant.errors import ConfigError, DatasetError
+from tvm_relay_networks import Net, data, error, layers, outputs, quantized, relative, samples
+
+#: Relative L2 error of a sound 8-bit network of a few layers.
+SOUND = 0.06
+
+
+@pytest.mark.parametrize("tail", ["relu", "bias_add", "conv"])
+def test_a_concatenation_with_a_branch_in_float_is_sound(tail):
+    net, x = Net(), data(1, 4, 8, 8)
+    y = relay.nn.relu(net.conv(x, 4, 4))
+    joined = relay.concatenate([y, net.conv(y, 4, 4)], axis=1)
+    tails = {
+        "relu": lambda: relay.nn.relu(joined),
+        "bias_add": lambda: relay.nn.bias_add(joined, relay.const(np.ones(8, "float32"))),
+        "conv": lambda: net.conv(joined, 8, 4),
+    }
+    assert error(tails[tail](), skip_conv_layers=[0]) < SOUND
+
+
+def test_a_concatenation_of_three_large_branches_does_not_wrap_around():
+    net, x = Net(), data(1, 4, 8, 8)
+    branches = [relay.nn.relu(net.conv(x, 4, 4)) * 4.0 for _ in range(3)]
+    assert error(relay.concatenate(branches, axis=1)) < SOUND
+
+
+def test_a_concatenation_of_pooled_branches_runs():
+    net, x = Net(), data(1, 4, 8, 8)
+    pools = [relay.nn.max_pool2d(net.conv(x, 4, 4), (2, 2), (2, 2)) for _ in range(2)]
+    assert error(relay.concatenate(pools, axis=1), mode="percentile") < SOUND
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda y: y * relay.clip(y + 3.0, 0.0, 6.0) / 6.0,
+        lambda y: y * y,
+        lambda y: relay.nn.relu(y) * relay.nn.relu(y),
+    ],
+    ids=["hard_swish", "square", "product"],
+)
+def test_a_product_of_two_quantized_tensors_is_sound(product):
+    y = Net().conv(data(1, 4, 8, 8), 4, 4)
+    assert error(product(y)) < SOUND
+
+
+def test_scalars_beside_quantized_tensors_work():
+    y = Net().conv(data(1, 4, 8, 8), 4, 4)
+    assert error((y + 1.0) * (1 / 5.6)) < SOUND
+
+
+@pytest.mark.parametrize("weight_scale", ["max", "power2"])
+@pytest.mark.parametrize("size", [0.0, 1e-12, 1e-8])
+def test_a_bias_of_zero_or_next_to_it_does_no_harm(size, weight_scale):
+    bias = relay.const(np.full(4, size, "float32"))
+    y = relay.nn.bias_add(Net().conv(data(1, 4, 8, 8), 4, 4), bias)
+    assert error(y, weight_scale=weight_scale) < SOUND
+
+
+def test_weights_of_zero_give_zeros():
+    x = data(1, 4, 8, 8)
+    y = relay.nn.conv2d(x, relay.const(np.zeros((4, 4, 3, 3), "float32")), padding=(1, 1))
+    mod = quantized(y)
+    (got,) = outputs(mod, samples(mod, 1)[0])
+    np.testing.assert_array_equal(got, np.zeros((1, 4, 8, 8), "float32"))
+
+
+def test_a_residual_branch_a_hundred_million_times_smaller_does_no_harm():
+    net, x = Net(), data(1, 4, 8, 8)
+    small = relay.nn.conv2d(x, net.weight(4, 4, 3, 3, scale=1e-8), padding=(1, 1))
+    assert error(net.conv(x, 4, 4) + small) < SOUND
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [relay.nn.global_avg_pool2d, lambda y: relay.nn.avg_pool2d(y, (3, 3), padding=(1, 1))],
+    ids=["global", "window"],
+)
+def test_an_average_is_rounded_not_cut_off(pool):
+    y = relay.nn.relu(Net().conv(data(1, 4, 16, 16), 4, 4))
+    assert error(pool(y)) < 0.02
+
+
+def test_the_white_list_of_operators_works_in_relays_spelling():
+    net, x = Net(), data(1, 4, 8, 8)
+    y = relay.nn.batch_flatten(relay.nn.relu(net.conv(x, 4, 4)))
+    y = relay.nn.dense(y, net.weight(3, 256))
+    chosen = {"skip_dense_layer": False, "debug_enabled_ops": ["nn.dense"]}
+    assert layers(quantized(y, **chosen)) == ["matmul"]
+    assert layers(quantized(y, skip_dense_layer=False, debug_enabled_ops=[])) == []
+
+
+def test_a_weight_that_is_an_input_leaves_its_layer_in_float():
+    x, w = data(1, 4, 8, 8), data(4, 4, 3, 3, name="w")
+    y = relay.nn.relu(Net().conv(relay.nn.conv2d(x, w, padding=(1, 1)), 4, 4))
+    assert error(y) < SOUND
+
+
+def test_data_sets_that_are_no_use_are_refused_by_name():
+    mod = relay.to_relax(Net().conv(data(1, 4, 8, 8), 4, 4))
+    with relay.quantize.qconfig(calibrate_mode="kl_divergence", skip_conv_layers=[]):
+        with pytest.raises(ConfigError, match="needs a dataset"):
+            relay.quantize.quantize(mod)
+        with pytest.raises(DatasetError, match="no"):
+            relay.quantize.quantize(mod, None, [])
+        with pytest.raises(DatasetError, match="x"):
+            relay.quantize.quantize(mod, None, [{"y": np.ones((1, 4, 8, 8), "float32")}])
+
+
+def test_a_generator_calibrates_as_a_list_does_in_chunks_or_not():
+    mod = relay.to_relax(Net().conv(data(1, 4, 8, 8), 4, 4))
+    batches = samples(mod)
+    results = []
+    for dataset, chunk in ((batches, -1), (iter(batches), 2)):
+        settings = {"calibrate_chunk_by": chunk, "skip_conv_layers": []}
+        with relay.quantize.qconfig(calibrate_mode="percentile", **settings):
+            results.append(relay.quantize.quantize(mod, None, dataset))
+    tvm.ir.assert_structural_equal(*results)
+
+
+def test_pooling_does_not_end_quantization():
+    net, x = Net(), data(1, 4, 16, 16)
+    pooled = relay.nn.global_avg_pool2d(relay.nn.relu(net.conv(x, 4, 8)))
+    y = relay.nn.relu(net.conv(pooled, 8, 8, k=1))
+    y = relay.nn.dense(relay.nn.batch_flatten(y), net.weight(3, 8))
+    mod = quantized(y, skip_dense_layer=False)
+    assert layers(mod) == ["nn.conv2d", "nn.conv2d", "matmul"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dtype_activation": "int16"},
+        {"nbit_activation": 16},
+        {"dtype_input": "int4"},
+        {"dtype_activation": "float32"},
+        {"nbit_input": 0},
+    ],
+)
+def test_what_cannot_be_built_is_refused_up_front(settings):
+    with pytest.raises(ConfigError), relay.quantize.qconfig(**settings):
+        pass
+
+
+def test_a_network_without_a_layer_to_quantize_stays_as_it_is():
+    x = data(2, 8)
+    y = relay.nn.dense(x, Net().weight(3, 8))
+    mod = relay.to_relax(y)
+    feed = samples(mod, 1)[0]
+    with relay.quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max"):
+        result = relay.quantize.quantize(mod, None, samples(mod))
+    assert layers(result, "float32") == ["matmul"]
+    assert relative(outputs(mod, feed), outputs(result, feed)) < 1e-6
+
+
+def test_depthwise_channels_of_very_different_scale_are_all_sound():
+    x = data(1, 8, 8, 8)
+    scale = np.logspace(-2, 0, 8).reshape(8, 1, 1, 1)
+    weight = relay.const((np.random.RandomState(0).randn(8, 1, 3, 3) * scale).astype("float32"))
+    y = relay.nn.conv2d(x, weight, padding=(1, 1), groups=8)
+    mod = relay.to_relax(y)
+    feed = samples(mod, 1)[0]
+    (wanted,), (got,) = outputs(mod, feed), outputs(quantized(y), feed)
+    spread = [relative([w], [g]) for w, g in zip(wanted[0], got[0], strict=True)]
+    assert max(spread) < 0.03
+
+
+def test_a_shared_tensor_is_stored_once():
+    net, x = Net(), data(1, 4, 8, 8)
+    y = relay.nn.relu(net.conv(x, 4, 4))
+    mod = quantized(net.conv(y, 4, 4) + net.conv(y, 4, 4))
+    readers = [layer for layer in layers(mod) if layer == "nn.conv2d"]
+    assert len(readers) == 3
+    convolutions = [
+        binding.value.args[0]
+        for block in mod["main"].body.blocks
+        for binding in block.bindings
+        if getattr(getattr(binding.value, "op", None), "name", "") == "relax.nn.conv2d"
+    ]
+    assert convolutions[1].same_as(convolutions[2])
+
+
+def test_no_pass_changes_the_module_that_it_is_given():
+    net, x = Net(), data(1, 4, 8, 8)
+    y = relay.nn.conv2d(x, relay.var("w", shape=(4, 4, 3, 3)), padding=(1, 1))
+    mod = relay.to_relax(relay.Function((x, *relay.analysis.free_vars(y)[1:]), y))
+    before = tvm.ir.load_json(tvm.ir.save_json(mod))
+    params = {"w": net.weight(4, 4, 3, 3).data}
+    relay.quantize.prerequisite_optimize(mod, params)
+    relay.quantize.quantize(mod, params)
+    relay.build(mod, "llvm", params=params)
+    for name in relay.transform.PASSES:
+        if name != "ConvertLayout":
+            getattr(relay.transform, name)()(mod)
+    tvm.ir.assert_structural_equal(mod, before)
+
+
+def test_the_stages_by_hand_are_the_whole():
+    net, x = Net(), data(1, 4, 8, 8)
+    mod = relay.to_relax(relay.nn.relu(net.conv(relay.nn.relu(net.conv(x, 4, 4)), 4, 4)))
+    batches = samples(mod)
+    with relay.quantize.qconfig(calibrate_mode="percentile", skip_conv_layers=[]):
+        whole = relay.quantize.quantize(mod, None, batches)
+        stages = [
+            relay.quantize.partition(),
+            relay.quantize.annotate(),
+            relay.quantize.calibrate(batches),
+            relay.quantize.realize(),
+        ]
+        with tvm.transform.PassContext(opt_level=3):
+            prepared = relay.quantize.prerequisite_optimize(mod)
+            by_hand = tvm.transform.Sequential(stages)(prepared)
+    tvm.ir.assert_structural_equal(by_hand, whole)
