@@ -22,10 +22,16 @@ from tvm import relax
 
 import tvm_quant
 from tvm_quant import QuantizeConfig, Runner
-from tvm_quant.backend.vta import Program, VtaConfig, compile_region
-from tvm_quant.backend.vta.cycles import layer_cycles
+from tvm_quant.backend.vta import VtaConfig
+from tvm_quant.backend.vta.codegen import (
+    Program,
+    Run,
+    compile_region,
+    disassembly,
+    layer_traces,
+    simulate,
+)
 from tvm_quant.backend.vta.partition import Part, partition
-from tvm_quant.backend.vta.trace import listing
 from tvm_quant.bench.zoo.resnet import resnet18
 from tvm_quant.ir import bindings, op_name
 from tvm_quant.report import plot_timeline, spans_of
@@ -71,29 +77,30 @@ def chapter_3(int8: tvm.IRModule) -> Part:
     return part
 
 
-def chapter_4(part: Part) -> Program:
-    """Compile the region. A verifier proves the program right under every order of the stages."""
+def chapter_4(part: Part) -> tuple[Program, Run]:
+    """Compile the region and run it. The simulator starts each instruction as its tokens allow."""
     title("4. Instructions")
     program = compile_region(part.region, VtaConfig())
     print(
         f"   {len(program.instructions)} instructions, {program.image.nbytes / 1e6:.0f} MB of DRAM"
     )
-    for line in listing(program).splitlines()[:8]:
+    for line, _ in zip(disassembly(program), range(8), strict=False):
         print(f"   {line[:90]}")
-    return program
+    shape = part.region.by_name[part.region.inputs[0]].shape
+    run = simulate(program, [np.zeros(shape, np.int8)])
+    print(f"   {run.cycles / 1e6:.2f} M cycles of the model, an ideal bound")
+    return program, run
 
 
-def chapter_5(program: Program, timeline: Path) -> None:
+def chapter_5(run: Run, timeline: Path) -> None:
     """Where the cycles go. An element of weights takes 32 cycles to load and is used once a pixel.
 
     So layers of few pixels wait for the bus, and layers of few channels wait for the ALU.
     """
     title("5. Where the cycles go")
-    layers = layer_cycles(program)
-    print(f"   {layers[-1].end / 1e6:.2f} M cycles of the model, an ideal bound")
-    for row in layers:
+    for row in layer_traces(run.events)[:-1]:
         print(f"   {row.layer:24} {row.cycles:8} cycles, matrix unit {row.utilization:4.0%}")
-    plot_timeline(timeline, spans_of(program), title="ResNet-18 on VTA")
+    plot_timeline(timeline, spans_of(run), title="ResNet-18 on VTA")
     print(f"   drew {timeline}")
 
 
@@ -128,9 +135,9 @@ def main() -> None:
     mod, images = chapter_1(args.size)
     int8 = chapter_2(mod, images)
     part = chapter_3(int8)
-    program = chapter_4(part)
+    _program, run = chapter_4(part)
     with tempfile.TemporaryDirectory() as folder:
-        chapter_5(program, args.timeline or Path(folder) / "timeline.png")
+        chapter_5(run, args.timeline or Path(folder) / "timeline.png")
     chapter_6(int8, images[0])
 
 

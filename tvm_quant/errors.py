@@ -66,12 +66,3 @@ class IRContractError(TvmQuantError, ValueError):
     Cause: passes run by hand in another order than `tvm_quant.quantize` does.
     Cure: the message names the pass that has to come first.
     """
-
-
-class ProgramError(TvmQuantError, ValueError):
-    """A program for VTA that breaks a rule of the hardware, or does not fit the one that runs it.
-
-    Cause: a program that was changed or made for another configuration; if `tvm_quant` made it and
-    nothing touched it, a mistake of the code generator.
-    Cure: the message names instruction, layer and tensor; compile again for this configuration.
-    """

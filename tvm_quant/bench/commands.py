@@ -18,6 +18,7 @@ from tvm_quant.bench.quantize_time import quantize_time
 from tvm_quant.bench.relay import relay
 from tvm_quant.bench.speed import speed
 from tvm_quant.bench.vta import vta
+from tvm_quant.bench.vta_mutants import vta_mutants
 from tvm_quant.bench.workers import workers
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -37,5 +38,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "relay": relay,
     "speed": speed,
     "vta": vta,
+    "vta-mutants": vta_mutants,
 }
 """{command: function}, in the order of the help."""

@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 import typer
 from rich.table import Table
 
 from tvm_quant.artifact import Artifact
 from tvm_quant.atomic import atomic_write
-from tvm_quant.backend.vta import VtaConfig, compile_region
-from tvm_quant.backend.vta.cycles import LayerCycles, layer_cycles
+from tvm_quant.backend.vta import VtaConfig
+from tvm_quant.backend.vta.codegen import (
+    LayerTrace,
+    Run,
+    compile_region,
+    disassembly,
+    layer_traces,
+    simulate,
+)
+from tvm_quant.backend.vta.codegen.isa import Stage
 from tvm_quant.backend.vta.layer import Layer, Region, Requantized, Weighted
 from tvm_quant.backend.vta.partition import Part, partition
-from tvm_quant.backend.vta.trace import listing
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import guarded, stdout
 from tvm_quant.errors import BackendError
@@ -59,20 +67,22 @@ def trace(
         Path | None, typer.Option(help="Draw what the stages do when, to this PNG or SVG file.")
     ] = None,
 ) -> None:
-    """Compile a region, and tell where its cycles go in the ideal model.
+    """Simulate a region on random codes, and tell where its cycles go.
 
     [bold]Example:[/]  tvm-quant vta trace model.tvmq --timeline timeline.png
     """
     sizes = VtaConfig() if config is None else VtaConfig.read(config)
     chosen = _region(Artifact.load(artifact), region)
     program = compile_region(chosen, sizes, extended=extended)
-    stdout().print(_trace_table(chosen, layer_cycles(program)))
+    run = simulate(program, _random_inputs(chosen))
+    rows = layer_traces(run.events)
+    stdout().print(_trace_table(chosen, rows, run))
     if text is not None:
         with atomic_write(text) as stream:
-            stream.write(listing(program).encode())
+            stream.write("".join(f"{line}\n" for line in disassembly(program)).encode())
         stdout().print(f"wrote {text} ({len(program.instructions)} instructions)")
     if timeline is not None:
-        plot_timeline(timeline, spans_of(program), title=chosen.name)
+        plot_timeline(timeline, spans_of(run), title=chosen.name)
         stdout().print(f"wrote {timeline}")
 
 
@@ -87,19 +97,29 @@ def _region(artifact: Artifact, number: int) -> Region:
     return regions[number]
 
 
-def _trace_table(region: Region, rows: list[LayerCycles]) -> Table:
-    cycles, steps = max(row.end for row in rows), sum(row.gemm_steps for row in rows)
-    title = (
-        f"{region.name}: {cycles / 1e6:.3f} M cycles of the model, GEMM busy {steps / cycles:.0%}"
-    )
+def _random_inputs(region: Region) -> list[npt.NDArray[np.int8]]:
+    """Codes, whose values do not change the time."""
+    rng = np.random.default_rng(0)
+    shapes = [region.by_name[name].shape for name in region.inputs]
+    return [rng.integers(-127, 128, shape).astype("int8") for shape in shapes]
+
+
+def _trace_table(region: Region, rows: list[LayerTrace], run: Run) -> Table:
+    used = run.gemm_steps / run.cycles
+    title = f"{region.name}: {run.cycles / 1e6:.3f} M cycles of the model, GEMM busy {used:.0%}"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    columns = ("instructions", "bytes loaded", "bytes stored", "GEMM steps", "cycles", "GEMM busy")
-    table.add_column("layer")
-    for column in columns:
-        table.add_column(column, justify="right")
+    for column in ("layer", "instructions", "GEMM steps", "cycles", "GEMM", "load", "ALU", "store"):
+        table.add_column(column, justify="left" if column == "layer" else "right")
     for row in rows:
-        figures = (row.instructions, row.load_bytes, row.store_bytes, row.gemm_steps, row.cycles)
-        table.add_row(row.layer, *map(str, figures), f"{row.utilization:.0%}")
+        compute = row.busy[Stage.COMPUTE] - row.gemm_steps
+        shares = [row.gemm_steps, row.busy[Stage.LOAD], compute, row.busy[Stage.STORE]]
+        table.add_row(
+            row.layer,
+            str(row.instructions),
+            str(row.gemm_steps),
+            str(row.cycles),
+            *(f"{share / max(row.cycles, 1):.0%}" for share in shares),
+        )
     return table
 
 

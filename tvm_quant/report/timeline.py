@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from tvm_quant.backend.vta.cycles import CycleModel, timeline
-from tvm_quant.backend.vta.isa import Transfer
-from tvm_quant.backend.vta.program import Program
-from tvm_quant.backend.vta.trace import kind_of
+from tvm_quant.backend.vta.codegen import Run, kind_of
 from tvm_quant.report.plot import Span
 
+NOTHING = "NOP"
 
-def spans_of(program: Program, model: CycleModel | None = None) -> list[Span]:
+
+def spans_of(run: Run) -> list[Span]:
     """One span an instruction, by stage; those that only pass on tokens are left out."""
-    times = timeline(program, model)
     return [
-        Span(row=one.stage.name.lower(), kind=kind_of(one), start=begin, end=end)
-        for one, (begin, end) in zip(program.instructions, times, strict=True)
-        if not (isinstance(one, Transfer) and one.is_nop)
+        Span(
+            row=event.instruction.stage.name.lower(),
+            kind=kind_of(event.instruction),
+            start=event.start,
+            end=event.end,
+        )
+        for event in run.events
+        if kind_of(event.instruction) != NOTHING
     ]

@@ -11,8 +11,6 @@ from tvm_quant.backend.vta.layer import (
     Residual,
     Tensor,
 )
-from tvm_quant.backend.vta.program import Program
-from tvm_quant.backend.vta.region import compile_region
 
 __all__ = [
     "Add",
@@ -20,10 +18,8 @@ __all__ = [
     "Dense",
     "Layer",
     "MaxPool",
-    "Program",
     "Region",
     "Residual",
     "Tensor",
     "VtaConfig",
-    "compile_region",
 ]

@@ -9,10 +9,9 @@ from tvm import relax
 from tvm.target import Target
 
 from tvm_quant.backend.cpu import cpu_pipeline
+from tvm_quant.backend.vta.codegen import RUN, arguments, compile_region
 from tvm_quant.backend.vta.layer import Region
 from tvm_quant.backend.vta.partition import PartitionVta
-from tvm_quant.backend.vta.region import compile_region
-from tvm_quant.backend.vta.runtime import RUN, constants_of
 from tvm_quant.backend.vta.target import vta_options
 
 
@@ -26,7 +25,7 @@ def vta_pipeline(target: Target, *, tune: bool = False) -> tvm.transform.Pass:
     options = vta_options(target)
 
     def program_of(region: Region) -> Sequence[relax.Expr]:
-        return constants_of(compile_region(region, options.config, extended=options.extended))
+        return arguments(compile_region(region, options.config, extended=options.extended))
 
     phases = [PartitionVta(RUN, program_of), cpu_pipeline(target, tune=tune)]
     return tvm.transform.Sequential(phases, name="VtaPipeline")

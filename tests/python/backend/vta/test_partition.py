@@ -9,10 +9,10 @@ from tvm import relax
 
 import vta_networks as nets
 import vta_oracle
-from tvm_quant.backend.vta import VtaConfig, compile_region
+from tvm_quant.backend.vta import VtaConfig
+from tvm_quant.backend.vta.codegen import compile_region, simulate
+from tvm_quant.backend.vta.codegen.policy import POLICIES
 from tvm_quant.backend.vta.partition import NothingOnVtaWarning, Part, partition
-from tvm_quant.backend.vta.runtime import run_program
-from tvm_quant.backend.vta.streams import POLICIES
 from tvm_quant.ir import constant
 from vta_oracle import partitioned
 
@@ -167,8 +167,8 @@ def test_it_makes_no_difference_which_stage_goes_first(form):
     program = compile_region(part.region, VtaConfig())
     codes = nets.codes(1, 7, 9, 7)
     expected = vta_oracle.run(part.region, [codes])
-    for policy in POLICIES:
-        (found,) = run_program(program, codes, policy=policy).outputs
+    for policy in POLICIES.values():
+        (found,) = simulate(program, [codes], policy=policy).outputs
         np.testing.assert_array_equal(found, expected[0])
 
 
