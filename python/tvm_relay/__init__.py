@@ -9,13 +9,15 @@
 
 Relay expressions are plain Python objects; whatever computes works on the Relax module of them.
 There is no algorithm here: operators become Relax, `quantize` calls `tvm_quant.quantize`, and
-`build` calls `tvm_quant.compile`. `python -m tvm_relay script.py` runs an old script as it is.
+`build` calls `tvm_quant.compile`; `parse` and `astext` read and write Relay's text format.
+`python -m tvm_relay script.py` runs an old script as it is. `DIFFERENCES.md` says where results
+differ on purpose.
 """
 
 from __future__ import annotations
 
 from tvm_relay import analysis, frontend, op, quantize, transform
-from tvm_relay.build_module import build, create_executor, load_module
+from tvm_relay.build_module import build, build_config, create_executor, load_module
 from tvm_relay.expr import (
     Call,
     Constant,
@@ -33,8 +35,14 @@ from tvm_relay.expr import (
 )
 from tvm_relay.module import Module
 from tvm_relay.namespaces import annotation, image, nn, public, qnn
+from tvm_relay.param_dict import load_param_dict, save_param_dict
 from tvm_relay.structural import assert_structural_equal, structural_equal
-from tvm_relay.text import astext, fromtext, load_param_dict, parse, parse_expr, save_param_dict
+from tvm_relay.text import (
+    astext,
+    fromtext,
+    parse,
+    parse_expr,
+)
 from tvm_relay.to_relax import to_relax
 from tvm_relay.ty import Any, FuncType, TensorType, TupleType, TypeVar
 
@@ -65,6 +73,7 @@ __all__ = [
     "assert_structural_equal",
     "astext",
     "build",
+    "build_config",
     "const",
     "create_executor",
     "fromtext",

@@ -14,16 +14,20 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import tvm
-from tvm import IRModule, relax
+from tvm import IRModule
 from tvm.runtime import Tensor
 
 import tvm_quant
+from tvm_quant.backend.machines import Machines
 from tvm_quant.errors import UnsupportedError
 from tvm_quant.ir.signature import main_function
 from tvm_quant.transform import Prepare
 from tvm_relay.expr import Expr
 from tvm_relay.target import as_target
 from tvm_relay.to_relax import to_relax
+
+#: What `PassContext` was called before 2020.
+build_config = tvm.transform.PassContext
 
 Source: TypeAlias = Any  # a Relay function or module, or a Relax module
 
@@ -107,14 +111,14 @@ class Machine:
 
     def __init__(self, executable: Any, device: Any):
         self.device = device
-        self.machine = relax.VirtualMachine(executable, device)
-        module = self.machine.module
-        count = int(module["get_function_arity"]("main"))
-        self.inputs = [str(module["get_function_param_name"]("main", i)) for i in range(count)]
+        self.machines = Machines(executable, device)
+        count = int(self.machines["get_function_arity"]("main"))
+        name = self.machines["get_function_param_name"]
+        self.inputs = [str(name("main", index)) for index in range(count)]
 
     def __call__(self, *args: Tensor) -> list[Tensor]:
         """Results, tuples flattened."""
-        return _flat(self.machine["main"](*args))
+        return _flat(self.machines["main"](*args))
 
 
 def load_module(path: str | Path) -> Library:
@@ -177,4 +181,4 @@ def _flat(result: Any) -> list[Tensor]:
     return [tensor for field in result for tensor in _flat(field)]
 
 
-__all__ = ["Library", "build", "create_executor", "load_module"]
+__all__ = ["Library", "build", "build_config", "create_executor", "load_module"]

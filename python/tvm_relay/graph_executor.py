@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm.runtime import Tensor
 
 from tvm_quant.errors import BackendError
 from tvm_relay.build_module import Library, Machine, as_tensor
+from tvm_relay.param_dict import load_param_dict
 
 
 def create(_graph_json: str, library: Library, device: Any) -> GraphModule:
@@ -107,7 +107,7 @@ class GraphModule:
 
     def load_params(self, params: bytes) -> None:
         """Set inputs from what `save_param_dict` wrote."""
-        self.set_input(**tvm.runtime.load_param_dict(params))
+        self.set_input(**load_param_dict(params))
 
     def benchmark(
         self,

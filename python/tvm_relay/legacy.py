@@ -1,7 +1,7 @@
 """The names that TVM had while it had Relay, for one process.
 
 `import tvm_relay` changes nothing in TVM. `install` does, for a script that says
-`from tvm import relay`: it adds names, and lets two classes accept what they used to accept.
+`from tvm import relay`: it adds names, and lets a few functions accept what they used to accept.
 """
 
 from __future__ import annotations
@@ -14,41 +14,55 @@ from typing import Any
 import numpy as np
 import tvm
 import tvm.contrib
+import tvm.support.utils
 from tvm.target import Target
 
 import tvm_relay
-from tvm_relay import graph_executor
+from tvm_relay import build_module, expr, graph_executor, namespaces, text, ty
 from tvm_relay.expr import Expr
 from tvm_relay.module import Module
 from tvm_relay.target import options
-
-#: Names of modules as scripts import them: the module that stands there.
-_MODULES: dict[str, Any] = {
-    "tvm.relay": tvm_relay,
-    "tvm.relay.analysis": tvm_relay.analysis,
-    "tvm.relay.frontend": tvm_relay.frontend,
-    "tvm.relay.op": tvm_relay.op,
-    "tvm.relay.quantize": tvm_relay.quantize,
-    "tvm.relay.transform": tvm_relay.transform,
-    "tvm.contrib.graph_executor": graph_executor,
-    "tvm.contrib.graph_runtime": graph_executor,
-}
 
 
 def install() -> None:
     """Add the names of old to `tvm`; twice is as good as once."""
     if hasattr(tvm, "relay"):
         return
-    sys.modules.update({**_MODULES, "tvm.nd": _arrays()})
-    for name in ("tvm.nd", *_MODULES):
+    modules = {**_MODULES, "tvm.nd": _arrays(), "tvm.parser": _parser()}
+    sys.modules.update(modules)
+    for name, module in modules.items():
         parent, _, child = name.rpartition(".")
-        if parent in ("tvm", "tvm.contrib"):
-            setattr(sys.modules[parent], child, sys.modules[name])
-    tvm.gpu = tvm.cuda
-    tvm.IRModule.from_expr = staticmethod(_from_expr(tvm.IRModule.from_expr))
-    Target.__init__ = _old_targets(Target.__init__)
-    tvm.runtime.load_module = _libraries(tvm.runtime.load_module)
-    tvm.runtime.ndarray = sys.modules["tvm.nd"]
+        if not parent.startswith("tvm.relay"):
+            setattr(sys.modules[parent], child, module)
+    tvm.gpu, tvm.context = tvm.cuda, tvm.device
+    tvm.runtime.ndarray = tvm.nd
+    tvm.runtime.Tensor.asnumpy = tvm.runtime.Tensor.numpy
+    tvm.relax.Function.type_params = ()  # scripts hand them on to relay.Function
+    for owner, name, adapt in _ADAPTED:
+        setattr(owner, name, adapt(getattr(owner, name)))
+
+
+#: Names of modules as scripts import them: what stands there.
+_MODULES: dict[str, Any] = {
+    "tvm.contrib.graph_executor": graph_executor,
+    "tvm.contrib.graph_runtime": graph_executor,
+    "tvm.contrib.utils": tvm.support.utils,
+    "tvm.contrib.util": tvm.support.utils,
+    "tvm.relay": tvm_relay,
+    "tvm.relay.analysis": tvm_relay.analysis,
+    "tvm.relay.build_module": build_module,
+    "tvm.relay.expr": expr,
+    "tvm.relay.frontend": tvm_relay.frontend,
+    "tvm.relay.op": tvm_relay.op,
+    "tvm.relay.op.annotation": namespaces.annotation,
+    "tvm.relay.op.image": namespaces.image,
+    "tvm.relay.op.nn": namespaces.nn,
+    "tvm.relay.qnn": namespaces.qnn,
+    "tvm.relay.qnn.op": namespaces.qnn.op,
+    "tvm.relay.quantize": tvm_relay.quantize,
+    "tvm.relay.transform": tvm_relay.transform,
+    "tvm.relay.ty": ty,
+}
 
 
 def _arrays() -> ModuleType:
@@ -60,25 +74,50 @@ def _arrays() -> ModuleType:
     return module
 
 
-def _array(source: Any, device: Any = None, ctx: Any = None) -> Any:
-    array = source.numpy() if isinstance(source, tvm.runtime.Tensor) else np.asarray(source)
-    return tvm.runtime.tensor(array, device or ctx or tvm.cpu(0))
+def _array(arr: Any, device: Any = None, ctx: Any = None) -> Any:
+    return build_module.as_tensor(np.asarray(expr.as_array(arr)), device or ctx or tvm.cpu(0))
 
 
-def _from_expr(today: Callable[..., Any]) -> Callable[..., Any]:
+def _parser() -> ModuleType:
+    """`tvm.parser`: Relay's text format."""
+    module = ModuleType("tvm.parser")
+    module.parse = text.parse  # type: ignore[attr-defined]
+    module.parse_expr = text.parse_expr  # type: ignore[attr-defined]
+    module.fromtext = text.fromtext  # type: ignore[attr-defined]
+    return module
+
+
+# Functions of today that accept what those of old did ------------------------------------------
+
+
+def _from_expr(today: Callable[..., Any]) -> Any:
+    """Relay functions become a `Module`."""
+
     def from_expr(expr: Any, functions: Any = None, *rest: Any) -> Any:
         if isinstance(expr, Expr):
             return Module.from_expr(expr, functions)
         return today(expr, functions, *rest)
 
-    return from_expr
+    return staticmethod(from_expr)
 
 
 def _old_targets(today: Callable[..., None]) -> Callable[..., None]:
+    """Targets may be text with options."""
+
     def init(self: Any, target: Any, host: Any = None) -> None:
         if isinstance(target, str) and " -" in target:
             target = options(target)
         today(self, target, host)
+
+    return init
+
+
+def _old_settings(today: Callable[..., None]) -> Callable[..., None]:
+    """Settings of Relay's own passes are ignored: those passes are gone."""
+
+    def init(self: Any, *args: Any, config: Any = None, **named: Any) -> None:
+        known = {k: v for k, v in (config or {}).items() if not k.startswith("relay.")}
+        today(self, *args, config=known or None, **named)
 
     return init
 
@@ -88,10 +127,19 @@ def _libraries(today: Callable[..., Any]) -> Callable[..., Any]:
 
     def load_module(path: Any, *args: Any) -> Any:
         module = today(path, *args)
-        return tvm_relay.build_module.Library(module) if _is_network(module) else module
+        return build_module.Library(module) if _is_network(module) else module
 
     return load_module
 
 
 def _is_network(module: Any) -> bool:
-    return str(getattr(module, "kind", "")) == "relax.VMExecutable"
+    return bool(module.implements_function("vm_load_executable"))
+
+
+#: Where a function of today stands, its name, and what makes the function of old of it.
+_ADAPTED: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
+    (tvm.IRModule, "from_expr", _from_expr),
+    (Target, "__init__", _old_targets),
+    (tvm.transform.PassContext, "__init__", _old_settings),
+    (tvm.runtime, "load_module", _libraries),
+)

@@ -29,12 +29,12 @@ from tvm_relay.text.source import located
 Visit = Generator[Any, relax.Expr, relax.Expr]
 
 
-def to_relax(source: Module | relay.Expr | IRModule) -> IRModule:
+def to_relax(source: Module | relay.Expr | IRModule | relax.Function) -> IRModule:
     """The same network as a Relax module, in dataflow blocks.
 
     Args:
         source: a module, a function, a value whose free variables become parameters, or a Relax
-            module, which is returned as it is.
+            module, which is returned as it is, or function.
 
     Raises:
         FrontendError: an operator that nobody converts, or operands that do not fit it.
@@ -46,6 +46,8 @@ def to_relax(source: Module | relay.Expr | IRModule) -> IRModule:
     """
     if isinstance(source, IRModule):
         return source
+    if isinstance(source, relax.Function):
+        return IRModule({"main": source})
     module = source if isinstance(source, Module) else Module.from_expr(source)
     builder = relax.BlockBuilder()
     for name, function in module.functions.items():

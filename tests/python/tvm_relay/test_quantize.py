@@ -131,3 +131,30 @@ def test_a_mode_that_needs_data_says_so():
     needs_data = pytest.raises(ConfigError, match="needs a dataset")
     with quantize.qconfig(calibrate_mode="kl_divergence"), needs_data:
         quantize.quantize(network())
+
+
+def test_what_relay_did_not_have_is_a_keyword_more():
+    with quantize.qconfig(calibrate_mode="mse", per_channel=False, hardware="x86_avx2") as config:
+        made = config.to_config()
+    assert (made.activation_estimator, made.per_channel, made.hardware) == (
+        "mse",
+        False,
+        "x86_avx2",
+    )
+
+
+def test_operators_go_by_the_names_of_relay_or_relax():
+    names = ["nn.conv2d", "nn.dense", "concatenate", "relax.add"]
+    with quantize.qconfig(debug_enabled_ops=names) as config:
+        assert config.to_config().only == (
+            "relax.nn.conv2d",
+            "relax.matmul",
+            "relax.concat",
+            "relax.add",
+        )
+
+
+def test_kinds_have_the_numbers_and_names_of_relay():
+    names = [quantize.kind2str(kind) for kind in range(4)]
+    assert names == ["identity", "input", "weight", "activation"]
+    assert quantize.QAnnotateKind.ACTIVATION == 3
