@@ -1,7 +1,7 @@
 """`imported`: networks that another tool quantized, here and in the runtime of their format.
 
 Both get the same random codes. The table says how many elements of the outputs differ, and the
-latencies of both, measured in turns.
+latencies of both, measured in turns: of the computation, with the inputs in place.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,10 +22,8 @@ import typer
 from tvm_quant.backend import Runner
 from tvm_quant.bench import options
 from tvm_quant.bench.measure import Latency
-from tvm_quant.bench.peers import Run, onnxruntime_load
 from tvm_quant.bench.report import Sheet, latency, number, publish, stderr
 from tvm_quant.bench.samples import Array
-from tvm_quant.bench.systems import Load
 from tvm_quant.bench.turns import turns_of
 from tvm_quant.errors import ConfigError
 from tvm_quant.frontend import load
@@ -32,29 +31,89 @@ from tvm_quant.ir import io_signature
 from tvm_quant.quantize import quantize
 
 
-def litert_load(file: Path, threads: int) -> Run:
-    """Run a file in LiteRT with its default kernels."""
-    from ai_edge_litert.interpreter import Interpreter
+class LiteRt:
+    """A file in LiteRT with its default kernels."""
 
-    interpreter = Interpreter(model_path=str(file), num_threads=threads)
-    interpreter.allocate_tensors()
-    inputs = [detail["index"] for detail in interpreter.get_input_details()]
-    outputs = [detail["index"] for detail in interpreter.get_output_details()]
+    def __init__(self, file: Path, threads: int):
+        from ai_edge_litert.interpreter import Interpreter
 
-    def run(feed: Mapping[str, Array]) -> list[Array]:
-        for index, value in zip(inputs, feed.values(), strict=True):
-            interpreter.set_tensor(index, value)
-        interpreter.invoke()
-        return [interpreter.get_tensor(index) for index in outputs]
+        self._interpreter = Interpreter(model_path=str(file), num_threads=threads)
+        self._interpreter.allocate_tensors()
 
-    return run
+    def set_inputs(self, feed: Mapping[str, Array]) -> None:
+        """Inputs in the order of the file."""
+        for detail, value in zip(self._interpreter.get_input_details(), feed.values(), strict=True):
+            self._interpreter.set_tensor(detail["index"], value)
+
+    def invoke(self) -> None:
+        """Compute."""
+        self._interpreter.invoke()
+
+    def outputs(self) -> list[Array]:
+        """Results of the last run."""
+        details = self._interpreter.get_output_details()
+        return [self._interpreter.get_tensor(detail["index"]) for detail in details]
 
 
-#: {ending of a file: the runtime of its format, and how it loads the file}.
-RUNTIMES: dict[str, tuple[str, Load]] = {
-    ".tflite": ("LiteRT", litert_load),
-    ".onnx": ("ONNX Runtime", onnxruntime_load),
+class OnnxRuntime:
+    """A file in ONNX Runtime with its default optimizations."""
+
+    def __init__(self, file: Path, threads: int):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(str(file), options)
+        self._session, self._binding = session, session.io_binding()
+        for output in session.get_outputs():
+            self._binding.bind_output(output.name)
+
+    def set_inputs(self, feed: Mapping[str, Array]) -> None:
+        """Inputs in the order of the file."""
+        for info, value in zip(self._session.get_inputs(), feed.values(), strict=True):
+            self._binding.bind_cpu_input(info.name, value)
+
+    def invoke(self) -> None:
+        """Compute."""
+        self._session.run_with_iobinding(self._binding)
+
+    def outputs(self) -> list[Array]:
+        """Results of the last run."""
+        return list(self._binding.copy_outputs_to_cpu())
+
+
+class Ours:
+    """A pickled `Runner`."""
+
+    def __init__(self, file: Path, _threads: int):
+        self._runner: Runner = pickle.loads(file.read_bytes())
+
+    def set_inputs(self, feed: Mapping[str, Array]) -> None:
+        """Inputs by name."""
+        self._call = self._runner.prepared(feed)
+
+    def invoke(self) -> None:
+        """Compute."""
+        self._call()
+
+
+#: {ending of a file: (the runtime of its format, what runs the file)}.
+RUNTIMES: dict[str, tuple[str, type[LiteRt] | type[OnnxRuntime]]] = {
+    ".tflite": ("LiteRT", LiteRt),
+    ".onnx": ("ONNX Runtime", OnnxRuntime),
 }
+
+
+def invocations(
+    system: type[LiteRt] | type[OnnxRuntime] | type[Ours],
+    file: Path,
+    feed: Mapping[str, Array],
+    threads: int,
+) -> Callable[[], object]:
+    """Runs on inputs that are in place already."""
+    network = system(file, threads)
+    network.set_inputs(feed)
+    return network.invoke
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +123,7 @@ class Imported:
     Attributes:
         runtime: of the file's format.
         differing, elements: of the outputs of all samples.
-        ours, theirs: latency of one sample.
+        ours, theirs: latency of one sample whose inputs are in place.
     """
 
     network: str
@@ -96,23 +155,28 @@ def imported(
 
 def compare(file: Path, *, samples: int, rounds: int, threads: int) -> Imported:
     """Outputs and latencies of one file."""
-    name, load_theirs = RUNTIMES[file.suffix]
+    name, system = RUNTIMES[file.suffix]
     module = quantize(*load(file))
-    runner, theirs = Runner(module), load_theirs(file, threads)
+    runner, theirs = Runner(module), system(file, threads)
     rng = np.random.default_rng(0)
     feeds = [
         {put.name: _codes(rng, put.shape, put.dtype) for put in io_signature(module)}
         for _ in range(samples)
     ]
-    pairs = [pair for feed in feeds for pair in zip(runner.run(feed), theirs(feed), strict=True)]
+    differing = elements = 0
+    for feed in feeds:
+        theirs.set_inputs(feed)
+        theirs.invoke()
+        for got, expected in zip(runner.run(feed), theirs.outputs(), strict=True):
+            differing, elements = differing + int((got != expected).sum()), elements + got.size
     with tempfile.TemporaryDirectory() as folder:
         compiled = Path(folder) / "runner.pickle"
         compiled.write_bytes(pickle.dumps(runner))
         times: tuple[list[float], list[float]] = ([], [])
         with ExitStack() as stack:
             turns = [
-                stack.enter_context(turns_of(how, what, feeds[0], threads))
-                for how, what in ((load_runner, compiled), (load_theirs, file))
+                stack.enter_context(turns_of(partial(invocations, how), what, feeds[0], threads))
+                for how, what in ((Ours, compiled), (system, file))
             ]
             for _ in range(rounds):
                 for found, turn in zip(times, turns, strict=True):
@@ -120,17 +184,11 @@ def compare(file: Path, *, samples: int, rounds: int, threads: int) -> Imported:
     return Imported(
         network=file.stem,
         runtime=name,
-        differing=sum(int((got != expected).sum()) for got, expected in pairs),
-        elements=sum(got.size for got, _ in pairs),
+        differing=differing,
+        elements=elements,
         ours=Latency.of(times[0]),
         theirs=Latency.of(times[1]),
     )
-
-
-def load_runner(file: Path, _threads: int) -> Run:
-    """Our side: a pickled `Runner`."""
-    runner: Runner = pickle.loads(file.read_bytes())
-    return runner.run
 
 
 def _codes(rng: np.random.Generator, shape: tuple[int | None, ...], dtype: str) -> Array:

@@ -28,7 +28,7 @@ from tvm_quant.bench.report import save, stderr, stdout
 from tvm_quant.bench.samples import Array
 from tvm_quant.bench.speed_report import REFERENCE, Speed, layer_sheets, ratios, speed_sheet
 from tvm_quant.bench.systems import MODULE, SYSTEMS, System
-from tvm_quant.bench.turns import turns_of, use_threads
+from tvm_quant.bench.turns import turns_of, use_threads, whole_calls
 from tvm_quant.errors import ConfigError, TvmQuantError
 
 CALIBRATION = 8  # samples: values do not change the time
@@ -102,7 +102,9 @@ def _latencies(
     times: dict[str, list[float]] = {system.name: [] for system in files}
     with ExitStack() as stack:
         turns = {
-            system.name: stack.enter_context(turns_of(system.load, file, feed, threads))
+            system.name: stack.enter_context(
+                turns_of(functools.partial(whole_calls, system.load), file, feed, threads)
+            )
             for system, file in files.items()
         }
         for _ in range(rounds):

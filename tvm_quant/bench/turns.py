@@ -5,9 +5,10 @@ The turns are short slices, so that what else the machine does meets all systems
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,17 +19,20 @@ from tvm_quant.bench.processes import CONTEXT
 from tvm_quant.bench.samples import Array
 from tvm_quant.bench.systems import Load
 
+#: From a file, inputs and a number of threads to what runs the network on them, again and again.
+Prepare = Callable[[Path, Mapping[str, Array], int], Callable[[], object]]
+
 SLICE_MS = 100.0
 
 
 @contextmanager
 def turns_of(
-    load: Load, file: Path, feed: Mapping[str, Array], threads: int
+    prepare: Prepare, file: Path, feed: Mapping[str, Array], threads: int
 ) -> Iterator[Iterator[list[float]]]:
     """A process that runs a network; each item of the iterator is a slice of its latencies, ms."""
     ours, theirs = CONTEXT.Pipe()
     process = CONTEXT.Process(
-        target=_serve, args=(theirs, load, file, dict(feed), threads), daemon=True
+        target=_serve, args=(theirs, prepare, file, dict(feed), threads), daemon=True
     )
     process.start()
     theirs.close()
@@ -49,19 +53,26 @@ def turns_of(
 
 
 def _serve(
-    connection: Connection, load: Load, file: Path, feed: Mapping[str, Array], threads: int
+    connection: Connection, prepare: Prepare, file: Path, feed: Mapping[str, Array], threads: int
 ) -> None:
     """What the process does: so many runs as it is told, until that is 0."""
     use_threads(threads)
-    run = load(file, threads)
-    run(feed)
+    run = prepare(file, feed, threads)
+    run()
     while count := connection.recv():
         times = []
         for _ in range(count):
             started = time.perf_counter()
-            run(feed)
+            run()
             times.append((time.perf_counter() - started) * 1e3)
         connection.send(times)
+
+
+def whole_calls(
+    load: Load, file: Path, feed: Mapping[str, Array], threads: int
+) -> Callable[[], object]:
+    """Runs from arrays to arrays, as a program calls them."""
+    return functools.partial(load(file, threads), feed)
 
 
 def use_threads(count: int) -> None:
