@@ -199,7 +199,7 @@ def test_codes_of_super_resolution(shared: Path):
 
 @pytest.mark.parametrize("kind", ["subpixel", "nn_resize"])
 def test_every_code_of_super_resolution_on_its_own_input(shared: Path, kind: str):
-    """In float64: in float32, evaluators differ where a sum falls on a tie of the last quantizer."""
+    """In float64: in float32, evaluators differ where the sum of a code lies on a boundary."""
     folder = shared / "models" / "qonnx" / "bsd300x3-espcn"
     model = read(shared, f"qonnx/bsd300x3-espcn/{kind}/quant_model.onnx")
     image = onnx.TensorProto.FromString((folder / "test_data" / "input_0.pb").read_bytes())
