@@ -310,7 +310,7 @@ def layers(draw):
     reach = draw(st.sampled_from([1, 20, 127]))
     weight = rng.integers(-reach, reach + 1, (outputs, channels, *kernel)).astype("int8")
     bias = rng.integers(-(2**20), 2**20, outputs)
-    shift = rng.integers(draw(st.integers(0, 8)), draw(st.integers(9, 24)), outputs)
+    shift = rng.integers(draw(st.integers(-4, 8)), draw(st.integers(9, 32)), outputs)
     low = draw(st.sampled_from([-128, -127, 0]))
     added = draw(st.booleans())
     left = rng.integers(0, 16, outputs)
