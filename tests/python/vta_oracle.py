@@ -28,7 +28,7 @@ def _program_of(region: Region) -> list[Any]:
     return [constant(np.int32([len(REGIONS) - 1]))]
 
 
-@tvm.register_global_func(CALLEE)
+@tvm.register_global_func(CALLEE, override=True)
 def _run(*arguments: Any) -> None:
     place = next(at for at, tensor in enumerate(arguments) if str(tensor.dtype) == "int32")
     region = REGIONS[int(arguments[place].numpy()[0])]

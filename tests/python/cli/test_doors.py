@@ -69,7 +69,7 @@ def test_a_float_network_is_not_imported(refused, small, tmp_path):
 def test_a_rounding_is_for_formats_that_have_one(refused, small, tmp_path):
     refused(
         *("import", small.model, "-o", tmp_path / "a.tvmq", "--rounding", "builtin"),
-        message="rounding is 'builtin'; expected none",
+        message="rounding is 'builtin'; expected one of exact, onnxruntime",
     )
 
 

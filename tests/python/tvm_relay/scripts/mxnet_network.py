@@ -21,7 +21,7 @@ mod, params = relay.frontend.from_mxnet(
     net, {"data": (1, 3, 8, 8)}, arg_params=arg_params, aux_params={}
 )
 target = "llvm"
-dev = tvm.device(target)
+dev = tvm.cpu(0)
 
 
 def calibration():

@@ -47,7 +47,7 @@ def test_a_constant_is_one_object_wherever_it_is_named():
         "(meta[relay.Constant][0], meta[relay.Constant][0])", {"relay.Constant": [2]}, [constant()]
     )
     assert both.fields[0] is both.fields[1]
-    np.testing.assert_array_equal(both.fields[0].data, np.float32([1.0]), strict=True)
+    np.testing.assert_array_equal(both.fields[0].data, np.float32([1.0]))
 
 
 @pytest.mark.parametrize(
