@@ -11,6 +11,7 @@ import tvm
 from tvm_quant.backend.build import compile
 from tvm_quant.backend.library import Latest, exported, loaded
 from tvm_quant.backend.machines import Machines
+from tvm_quant.backend.tensors import arrays_of
 
 Array = npt.NDArray[Any]
 
@@ -36,13 +37,7 @@ class Functions:
 
     def arrays(self, value: Any) -> list[Array]:
         """The tensors in a value, depth first."""
-        if isinstance(value, np.ndarray):
-            return [value]
-        if isinstance(value, tvm.runtime.Tensor):
-            return [value.numpy()]
-        if isinstance(value, tvm.runtime.ShapeTuple):
-            return []
-        return [array for field in value for array in self.arrays(field)]
+        return arrays_of(value)
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):

@@ -17,7 +17,7 @@ from tvm_quant.backend.build import compile
 from tvm_quant.backend.library import exported, loaded
 from tvm_quant.backend.machines import Machines
 from tvm_quant.backend.target import AnyTarget, resolve_target
-from tvm_quant.backend.tensors import Inputs, as_array
+from tvm_quant.backend.tensors import Inputs, arrays_of
 from tvm_quant.errors import BackendError
 from tvm_quant.ir import TensorInfo, io_signature
 
@@ -55,7 +55,7 @@ class Runner:
         Raises:
             BackendError: a missing or unknown name, a wrong shape or dtype.
         """
-        return _flatten(self._main(*self._inputs.filled(self._arrays(inputs))))
+        return arrays_of(self._main(*self._inputs.filled(self._arrays(inputs))))
 
     def latency_ms(self, inputs: Mapping[str, npt.ArrayLike], *, repeats: int = 20) -> list[float]:
         """Wall time of each of `repeats` executions in milliseconds, after one to warm up."""
@@ -151,9 +151,3 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     return len(shape) == len(expected) and all(
         dim in (None, size) for dim, size in zip(expected, shape, strict=True)
     )
-
-
-def _flatten(result: Any) -> list[Array]:
-    if isinstance(result, tvm.runtime.Tensor):
-        return [as_array(result)]
-    return [array for field in result for array in _flatten(field)]

@@ -67,6 +67,17 @@ def _shared(array: Array) -> tuple[Array, tvm.runtime.Tensor]:
     return buffer, tvm.runtime.from_dlpack(buffer)
 
 
+def arrays_of(value: Any) -> list[Array]:
+    """Copies of the tensors in a result, depth first; arrays as they are, shapes left out."""
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, tvm.runtime.Tensor):
+        return [as_array(value)]
+    if isinstance(value, tvm.runtime.ShapeTuple):
+        return []
+    return [array for field in value for array in arrays_of(field)]
+
+
 def as_array(tensor: tvm.runtime.Tensor) -> Array:
     """A copy of a tensor."""
     if tensor.dtype in _VIEWED and tensor.device.dlpack_device_type() == _CPU:

@@ -10,7 +10,6 @@ import dataclasses
 import pickle
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +21,10 @@ import typer
 from tvm_quant.backend import Runner
 from tvm_quant.bench import options
 from tvm_quant.bench.measure import Latency
+from tvm_quant.bench.peers import onnxruntime_session
 from tvm_quant.bench.report import Sheet, latency, number, publish, stderr
 from tvm_quant.bench.samples import Array
-from tvm_quant.bench.turns import turns_of
+from tvm_quant.bench.turns import latencies
 from tvm_quant.errors import ConfigError
 from tvm_quant.frontend import load
 from tvm_quant.ir import io_signature
@@ -59,13 +59,9 @@ class OnnxRuntime:
     """A file in ONNX Runtime with its default optimizations."""
 
     def __init__(self, file: Path, threads: int):
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        session = onnxruntime.InferenceSession(str(file), options)
-        self._session, self._binding = session, session.io_binding()
-        for output in session.get_outputs():
+        self._session = onnxruntime_session(file, threads)
+        self._binding = self._session.io_binding()
+        for output in self._session.get_outputs():
             self._binding.bind_output(output.name)
 
     def set_inputs(self, feed: Mapping[str, Array]) -> None:
@@ -172,22 +168,15 @@ def compare(file: Path, *, samples: int, rounds: int, threads: int) -> Imported:
     with tempfile.TemporaryDirectory() as folder:
         compiled = Path(folder) / "runner.pickle"
         compiled.write_bytes(pickle.dumps(runner))
-        times: tuple[list[float], list[float]] = ([], [])
-        with ExitStack() as stack:
-            turns = [
-                stack.enter_context(turns_of(partial(invocations, how), what, feeds[0], threads))
-                for how, what in ((Ours, compiled), (system, file))
-            ]
-            for _ in range(rounds):
-                for found, turn in zip(times, turns, strict=True):
-                    found += next(turn)
+        systems = {"ours": (partial(invocations, Ours), compiled)}
+        systems["theirs"] = (partial(invocations, system), file)
+        found = latencies(systems, feeds[0], threads=threads, rounds=rounds)
     return Imported(
         network=file.stem,
         runtime=name,
         differing=differing,
         elements=elements,
-        ours=Latency.of(times[0]),
-        theirs=Latency.of(times[1]),
+        **found,
     )
 
 

@@ -141,7 +141,13 @@ def _modern(model: Path, folder: Path) -> Path:
 
 
 def onnxruntime_load(file: Path, threads: int = 1, *, integers: bool = True) -> Run:
-    """Run with ONNX Runtime.
+    """Run with ONNX Runtime; see `onnxruntime_session`."""
+    session = onnxruntime_session(file, threads, integers=integers)
+    return lambda feed: [np.asarray(value) for value in session.run(None, dict(feed))]
+
+
+def onnxruntime_session(file: Path, threads: int = 1, *, integers: bool = True) -> Any:
+    """A file, ready to run on the CPU.
 
     Without VNNI its integer kernels add pairs of products in 16 bits that saturate. Without
     integers, the quantized network runs as written, in float, and shows what VNNI would compute.
@@ -153,8 +159,7 @@ def onnxruntime_load(file: Path, threads: int = 1, *, integers: bool = True) -> 
     if not integers:
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
-    session = onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
-    return lambda feed: [np.asarray(value) for value in session.run(None, dict(feed))]
+    return onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
 
 
 # NNCF on OpenVINO ---------------------------------------------------------------

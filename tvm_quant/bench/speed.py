@@ -11,7 +11,6 @@ import importlib.util
 import pickle
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +19,6 @@ import typer
 from tvm_quant.bench import cases, options
 from tvm_quant.bench.contractions import contractions
 from tvm_quant.bench.layer_times import LayerTime, layer_times
-from tvm_quant.bench.measure import Latency
 from tvm_quant.bench.peak import peak_gops
 from tvm_quant.bench.plot import draw_speed
 from tvm_quant.bench.processes import fresh_processes
@@ -28,7 +26,7 @@ from tvm_quant.bench.report import save, stderr, stdout
 from tvm_quant.bench.samples import Array
 from tvm_quant.bench.speed_report import REFERENCE, Speed, layer_sheets, ratios, speed_sheet
 from tvm_quant.bench.systems import MODULE, SYSTEMS, System
-from tvm_quant.bench.turns import turns_of, use_threads, whole_calls
+from tvm_quant.bench.turns import latencies, use_threads, whole_calls
 from tvm_quant.errors import ConfigError, TvmQuantError
 
 CALIBRATION = 8  # samples: values do not change the time
@@ -84,33 +82,21 @@ def measure(
         folder = Path(path)
         model, samples = cases.case(name, folder, CALIBRATION)
         feed = next(samples.batches(1))
-        files = {system: system.prepare(model, samples, folder) for system in systems}
-        latencies = _latencies(files, feed, threads, rounds)
+        runs = {
+            system.name: (
+                functools.partial(whole_calls, system.load),
+                system.prepare(model, samples, folder),
+            )
+            for system in systems
+        }
+        found = latencies(runs, feed, threads=threads, rounds=rounds)
         work = {}
-        if REFERENCE in latencies:
+        if REFERENCE in found:
             work[REFERENCE] = _work(folder / MODULE, feed, threads, rounds if layers else 0)
     return [
         Speed(network=name, system=system, latency=latency, **work.get(system, {}))
-        for system, latency in latencies.items()
+        for system, latency in found.items()
     ]
-
-
-def _latencies(
-    files: Mapping[System, Path], feed: Mapping[str, Array], threads: int, rounds: int
-) -> dict[str, Latency]:
-    """{system: latency of one sample}."""
-    times: dict[str, list[float]] = {system.name: [] for system in files}
-    with ExitStack() as stack:
-        turns = {
-            system.name: stack.enter_context(
-                turns_of(functools.partial(whole_calls, system.load), file, feed, threads)
-            )
-            for system, file in files.items()
-        }
-        for _ in range(rounds):
-            for name, turn in turns.items():
-                times[name] += next(turn)
-    return {name: Latency.of(found) for name, found in times.items()}
 
 
 def _work(module: Path, feed: Mapping[str, Array], threads: int, rounds: int) -> dict[str, Any]:

@@ -9,12 +9,13 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 
+from tvm_quant.bench.measure import Latency
 from tvm_quant.bench.processes import CONTEXT
 from tvm_quant.bench.samples import Array
 from tvm_quant.bench.systems import Load
@@ -23,6 +24,26 @@ from tvm_quant.bench.systems import Load
 Prepare = Callable[[Path, Mapping[str, Array], int], Callable[[], object]]
 
 SLICE_MS = 100.0
+
+
+def latencies(
+    systems: Mapping[str, tuple[Prepare, Path]],
+    feed: Mapping[str, Array],
+    *,
+    threads: int,
+    rounds: int,
+) -> dict[str, Latency]:
+    """{name: latency of one sample}, of systems that take turns."""
+    times: dict[str, list[float]] = {name: [] for name in systems}
+    with ExitStack() as stack:
+        turns = {
+            name: stack.enter_context(turns_of(prepare, file, feed, threads))
+            for name, (prepare, file) in systems.items()
+        }
+        for _ in range(rounds):
+            for name, turn in turns.items():
+                times[name] += next(turn)
+    return {name: Latency.of(found) for name, found in times.items()}
 
 
 @contextmanager

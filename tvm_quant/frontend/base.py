@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy.typing as npt
 from tvm import IRModule
 
-from tvm_quant.errors import ConfigError, FrontendError
+from tvm_quant.errors import ConfigError, FrontendError, TvmQuantError
 
 Params = dict[str, npt.NDArray[Any]]
 Shapes = Mapping[str, Sequence[int]]
@@ -100,6 +101,21 @@ def missing_extra(package: str, extra: str) -> FrontendError:
         f"Reading this model needs the package '{package}', which is not installed. "
         f'Run: pip install "tvm-quant[{extra}]"'
     )
+
+
+@contextmanager
+def failures_told(say: Callable[[str], str]) -> Iterator[None]:
+    """Turn errors of the libraries that read a format into a `FrontendError`.
+
+    Args:
+        say: the message, given the line of the error that says most.
+    """
+    try:
+        yield
+    except TvmQuantError:
+        raise
+    except Exception as error:
+        raise FrontendError(say(first_line(error))) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -12,23 +12,20 @@ from __future__ import annotations
 
 from tvm import IRModule
 
-from tvm_quant.errors import FrontendError, TvmQuantError
-from tvm_quant.frontend.base import Frontend, Params, Request, first_line
+from tvm_quant.frontend.base import Frontend, Params, Request, failures_told
 from tvm_quant.frontend.mxnet.source import is_mxnet, open_source
 
 
 def _load(request: Request) -> tuple[IRModule, Params]:
     from tvm_quant.frontend.mxnet.importer import import_network
 
-    try:
-        return import_network(open_source(request)), {}
-    except TvmQuantError:
-        raise
-    except Exception as error:
-        raise FrontendError(
-            f"The MXNet model cannot be imported: {first_line(error)}. Check that symbol, "
+    with failures_told(
+        lambda line: (
+            f"The MXNet model cannot be imported: {line}. Check that symbol, "
             "parameters and shapes belong together."
-        ) from error
+        )
+    ):
+        return import_network(open_source(request)), {}
 
 
 FRONTEND = Frontend(

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from tvm import IRModule
 
-from tvm_quant.errors import FrontendError, TvmQuantError
-from tvm_quant.frontend.base import Frontend, Params, Request, first_line, has_suffix
+from tvm_quant.frontend.base import Frontend, Params, Request, failures_told, has_suffix
 
 #: Sums are exact in integers, or float32 as in ONNX Runtime without graph optimizations.
 _EXACT, _ONNX_RUNTIME = "exact", "onnxruntime"
@@ -31,16 +30,14 @@ def _load(request: Request) -> tuple[IRModule, Params]:
     from tvm_quant.frontend.onnx.importer import import_model
     from tvm_quant.frontend.onnx.model import read_model
 
-    try:
+    with failures_told(
+        lambda line: (
+            f"The ONNX model cannot be imported: {line} It is damaged; "
+            "onnx.checker.check_model(path, full_check=True) tells where."
+        )
+    ):
         model = read_model(request.source, request.shapes)
         return import_model(model, float_sums=request.rounding == _ONNX_RUNTIME), {}
-    except TvmQuantError:
-        raise
-    except Exception as error:
-        raise FrontendError(
-            f"The ONNX model cannot be imported: {first_line(error)} It is damaged; "
-            "onnx.checker.check_model(path, full_check=True) tells where."
-        ) from error
 
 
 FRONTEND = Frontend(

@@ -9,12 +9,11 @@ import sys
 
 from tvm import IRModule
 
-from tvm_quant.errors import FrontendError, TvmQuantError
 from tvm_quant.frontend.base import (
     Frontend,
     Params,
     Request,
-    first_line,
+    failures_told,
     has_suffix,
     missing_extra,
 )
@@ -40,15 +39,13 @@ def _load(request: Request) -> tuple[IRModule, Params]:
     from tvm_quant.frontend.pytorch.program import exported_program
 
     program = exported_program(request)
-    try:
-        return import_program(program), {}
-    except TvmQuantError:
-        raise
-    except Exception as error:
-        raise FrontendError(
-            f"The exported program cannot be imported: {first_line(error)}. If it is not damaged "
+    with failures_told(
+        lambda line: (
+            f"The exported program cannot be imported: {line}. If it is not damaged "
             "(program.module() runs), export the model to ONNX."
-        ) from error
+        )
+    ):
+        return import_program(program), {}
 
 
 FRONTEND = Frontend(

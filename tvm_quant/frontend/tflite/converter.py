@@ -9,8 +9,8 @@ import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter, get_tensor_name
 
-from tvm_quant.errors import FrontendError, TvmQuantError, UnsupportedError
-from tvm_quant.frontend.base import first_line
+from tvm_quant.errors import UnsupportedError
+from tvm_quant.frontend.base import failures_told
 from tvm_quant.frontend.node_names import NodeNames
 from tvm_quant.ir.names import identifier
 
@@ -67,15 +67,13 @@ class Converter(OperatorConverter):
 
     def _convert(self, op: Any, names: list[str]) -> relax.Expr | None:
         code = self.get_op_code_str(op)
-        try:
-            return self.convert_map[code](op=op)
-        except TvmQuantError:
-            raise
-        except Exception as error:
-            raise FrontendError(
+        with failures_told(
+            lambda line: (
                 f"Cannot convert TFLite operator {code} that computes '{names[0]}': "
-                f"{first_line(error)}. Export the network with other operators, or to ONNX."
-            ) from error
+                f"{line}. Export the network with other operators, or to ONNX."
+            )
+        ):
+            return self.convert_map[code](op=op)
 
     def _bind(self, result: relax.Expr, names: list[str]) -> list[relax.Expr]:
         result = self.bb.normalize(result)
