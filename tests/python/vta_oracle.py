@@ -17,6 +17,8 @@ REGIONS: list[Region] = []
 
 def partitioned(mod: IRModule) -> IRModule:
     """The module with its regions run by the oracle; the one given stays as it is."""
+    # Not on import: who collects examples in documentation imports this file a second time.
+    tvm.register_global_func(CALLEE, _run, override=True)
     before = tvm.ir.save_json(mod)
     after = PartitionVta(CALLEE, _program_of)(mod)
     assert tvm.ir.save_json(mod) == before
@@ -28,7 +30,6 @@ def _program_of(region: Region) -> list[Any]:
     return [constant(np.int32([len(REGIONS) - 1]))]
 
 
-@tvm.register_global_func(CALLEE, override=True)
 def _run(*arguments: Any) -> None:
     place = next(at for at, tensor in enumerate(arguments) if str(tensor.dtype) == "int32")
     region = REGIONS[int(arguments[place].numpy()[0])]
