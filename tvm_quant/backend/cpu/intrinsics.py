@@ -35,19 +35,24 @@ NAMES = {2: "pair_dot", 4: "quad_dot"}
 
 
 @functools.cache
-def dot_intrinsic(lanes: int, dot: Dot) -> str:
+def dot_intrinsic(lanes: int, dot: Dot, weight: str = "int8") -> str:
     """Name of the registered tensor intrinsic of `dot` for `lanes` sums at once.
 
-    Its buffers are data: (dot.size,), weight: int8, (lanes, dot.size), total: int32, (lanes,).
+    Its buffers are data: (dot.size,), weight: (lanes, dot.size), total: int32, (lanes,).
+
+    Args:
+        lanes: of the sums.
+        dot: the instruction.
+        weight: type of the weights; int8 ones are converted to what the instruction reads.
 
     >>> from tvm_quant.backend.cpu.isa import ISAS
     >>> dot_intrinsic(16, ISAS[0].dots[0])
-    'tvm_quant.quad_dot_uint8_16.llvm.x86.avx512.vpdpbusd.512'
+    'tvm_quant.quad_dot_uint8_int8_16.llvm.x86.avx512.vpdpbusd.512'
     """
-    name = f"tvm_quant.{NAMES[dot.size]}_{dot.data}_{lanes}.{dot.instruction}"
-    TensorIntrin.register(
-        name, _description(lanes, dot), _implementation(lanes, dot), override=True
-    )
+    name = f"tvm_quant.{NAMES[dot.size]}_{dot.data}_{weight}_{lanes}.{dot.instruction}"
+    description = _description(lanes, dot, weight)
+    implementation = _implementation(lanes, dot, weight)
+    TensorIntrin.register(name, description, implementation, override=True)
     return name
 
 
@@ -71,7 +76,7 @@ def multiply_add(total: Expr, data: Expr, weight: Expr, dot: Dot) -> Expr:
     Args:
         total: int32 x lanes.
         data: int32 x lanes, the data of each sum.
-        weight: int8 x (lanes * dot.size).
+        weight: (lanes * dot.size), int8 or what the instruction reads.
         dot: the instruction.
     """
     lanes = total.ty.dtype.lanes
@@ -96,13 +101,13 @@ def _operand_type(dot: Dot) -> str:
     return "int16" if dot.data == "int16" else "int8"
 
 
-def _description(lanes: int, dot: Dot) -> PrimFunc:
+def _description(lanes: int, dot: Dot, weight_dtype: str) -> PrimFunc:
     dtype, size = dot.data, dot.size
 
     @T.prim_func(s_tir=True)
     def description(
         data: T.Buffer((size,), dtype, offset_factor=1),
-        weight: T.Buffer((lanes, size), "int8", offset_factor=1),
+        weight: T.Buffer((lanes, size), weight_dtype, offset_factor=1),
         total: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
@@ -119,14 +124,14 @@ def _description(lanes: int, dot: Dot) -> PrimFunc:
     return description
 
 
-def _implementation(lanes: int, dot: Dot) -> PrimFunc:
+def _implementation(lanes: int, dot: Dot, weight_dtype: str) -> PrimFunc:
     dtype, size = dot.data, dot.size
-    sums, word, bytes_ = f"int32x{lanes}", f"{dtype}x{size}", f"int8x{lanes * size}"
+    sums, word, weights = f"int32x{lanes}", f"{dtype}x{size}", f"{weight_dtype}x{lanes * size}"
 
     @T.prim_func(s_tir=True)
     def implementation(
         data: T.Buffer((size,), dtype, offset_factor=1),
-        weight: T.Buffer((lanes, size), "int8", offset_factor=1),
+        weight: T.Buffer((lanes, size), weight_dtype, offset_factor=1),
         total: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
@@ -135,7 +140,7 @@ def _implementation(lanes: int, dot: Dot) -> PrimFunc:
             total[T.ramp(T.int32(0), 1, lanes)] = multiply_add(
                 total.vload([0], dtype=sums),
                 T.broadcast(T.reinterpret(data.vload([0], word), dtype="int32"), lanes),
-                weight.vload([0, 0], dtype=bytes_),
+                weight.vload([0, 0], dtype=weights),
                 dot,
             )
 

@@ -44,6 +44,11 @@ class Dot:
     widening: str | None = None
     largest_pair: int = LARGEST_PAIR
 
+    @property
+    def per_product(self) -> float:
+        """Instructions per product of a lane: multiplication, addition in 32 bits, and widening."""
+        return (1 + (not self.accumulates) + (self.widening is not None)) / self.size
+
     def takes(self, dtype: str) -> bool:
         """Whether data of `dtype` can be converted to what the instruction reads."""
         return dtype in CONVERTS[self.data]

@@ -32,9 +32,10 @@ from tvm_quant.backend.cpu.contraction import (
     per_channel_taps,
     pointwise_window,
 )
-from tvm_quant.backend.cpu.isa import LARGEST_PAIR, Dot, Isa
+from tvm_quant.backend.cpu.isa import LARGEST_PAIR, LOWEST, Dot, Isa
 from tvm_quant.backend.cpu.pack import largest_pair, pack_dense, pack_taps
 from tvm_quant.backend.cpu.tile import choose_tile, window_rows
+from tvm_quant.backend.cpu.winograd import TAPS, strip_rows, sums_fit, transform_filter, winograd
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 
 OUT_EWISE_FUSABLE = 4  # relax.transform.FuseOps: element-wise consumers join the kernel
@@ -161,6 +162,10 @@ class _Lowering(PyExprMutator):
                 dtype=dtype,
             )
         dot = self._dot(data, weight, window, groups, dtype) if lanes == self.isa.lanes else None
+        if groups == 1:
+            fewer = self._winograd(data, weight, window, output, dot, dtype)
+            if fewer is not None:
+                return fewer
         along_row = False
         if dot is not None and groups == 1 and _fits_row(data, window, dot):
             along_row = True
@@ -182,6 +187,52 @@ class _Lowering(PyExprMutator):
             dtype=dtype,
         )
         return self._without_offset(total, data, weight, dot)
+
+    def _winograd(
+        self,
+        data: relax.Expr,
+        weight: npt.NDArray[Any],
+        window: Window,
+        output: tuple[Any, ...],
+        dot: Dot | None,
+        dtype: str,
+    ) -> relax.Expr | None:
+        """A 3x3 convolution by 16 matrix products; None where these are not exact or not faster."""
+        read = str(data.ty.dtype)
+        pairs = self.isa.dot("int16", size=2)
+        if not _fits_winograd(window, output):
+            return None
+        if (read, str(weight.dtype), dtype) == ("float32", "float32", "float32"):
+            direct = product = 1.0
+        elif dot is not None and pairs is not None and read in LOWEST:
+            direct, product = dot.per_product, pairs.per_product
+        else:
+            return None
+        shape = (int(output[0]), int(output[1]))
+        rows = strip_rows(
+            self.isa,
+            output=shape,
+            inputs=weight.shape[-1],
+            outputs=weight.shape[0],
+            direct=direct,
+            product=product,
+        )
+        points = transform_filter(weight)
+        if rows is None or (points.dtype == np.int16 and not sums_fit(points)):
+            return None
+        group = 1 if points.dtype == np.float32 else 2
+        return self._emit(
+            winograd,
+            "winograd",
+            data,
+            constant(pack_dense(points, lanes=self.isa.lanes, group=group)),
+            window=window,
+            output=shape,
+            channels=int(weight.shape[0]),
+            rows=rows,
+            factor_dtype=str(points.dtype),
+            dtype=dtype,
+        )
 
     def _depthwise(
         self,
@@ -337,6 +388,14 @@ def _along_row(
         pad_after=(*window.pad_after[:-1], window.pad_after[-1] * channels),
     )
     return weight.reshape(*weight.shape[:-2], -1), wide
+
+
+def _fits_winograd(window: Window, output: Sequence[Any]) -> bool:
+    return (
+        window.kernel == (TAPS, TAPS)
+        and all(step == 1 for step in window.stride + window.dilation + window.spread)
+        and all(isinstance(size, tvm.tirx.IntImm) for size in output)
+    )
 
 
 def _has_rows(window: Window) -> bool:

@@ -15,10 +15,16 @@ from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.contraction import schedule_contraction
 from tvm_quant.backend.cpu.schedule.fallback import schedule_fallback
 from tvm_quant.backend.cpu.schedule.window import schedule_window
+from tvm_quant.backend.cpu.schedule.winograd import schedule_winograd
 
 Rule = Callable[[tirx.PrimFunc, Isa], s_tir.Schedule | None]
 
-RULES: tuple[Rule, ...] = (schedule_contraction, schedule_window, schedule_fallback)
+RULES: tuple[Rule, ...] = (
+    schedule_winograd,
+    schedule_contraction,
+    schedule_window,
+    schedule_fallback,
+)
 
 SCHEDULED = "tirx.is_scheduled"
 

@@ -41,14 +41,29 @@ from tvm_quant.backend.cpu.tile import Tile, rank_tiles
 
 
 @dataclass(frozen=True, kw_only=True)
+class Factors:
+    """What a packed contraction multiplies.
+
+    Attributes:
+        lanes: output channels of a vector of weights.
+        group: input channels multiplied at once.
+        data: the factor that is not the weight, as the sum reads it.
+        weight: type of the weight.
+    """
+
+    lanes: int
+    group: int
+    data: BufferRegion
+    weight: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Contraction:
     """What the rule found in a function."""
 
     total: SBlockRV
     epilogue: SBlockRV
-    lanes: int
-    group: int  # input channels multiplied at once
-    data: tirx.Buffer  # the factor that is not the weight
+    factors: Factors
     vectors: int  # vectors of output channels that read the same inputs
     pixel_axes: int  # last spatial axes of the result that are one axis of the accumulator
 
@@ -89,10 +104,9 @@ def _find(sch: s_tir.Schedule) -> _Contraction | None:
     sums = [block for block in root_blocks(sch) if not is_injective(sch, block)]
     if len(sums) != 1:
         return None
-    weight = _packed_weight(sch, sums[0])
-    if weight is None:
+    factors = find_factors(sch, sums[0])
+    if factors is None:
         return None
-    lanes, group, data = weight
     if not list(sch.get_consumers(sums[0])):
         sch.cache_write(sums[0], 0, "global")
     inline_injective(sch, keep=[])
@@ -107,16 +121,14 @@ def _find(sch: s_tir.Schedule) -> _Contraction | None:
     return _Contraction(
         total=sums[0],
         epilogue=readers[0],
-        lanes=lanes,
-        group=group,
-        data=data.source,
-        vectors=_channels_per_group(sch, sums[0], data, channels) // lanes,
+        factors=factors,
+        vectors=_channels_per_group(sch, sums[0], factors.data, channels) // factors.lanes,
         pixel_axes=axes,
     )
 
 
-def _packed_weight(sch: s_tir.Schedule, block: SBlockRV) -> tuple[int, int, BufferRegion] | None:
-    """(lanes, group, the other factor) if one is read at [o // lanes, ..., o % lanes(, i)]."""
+def find_factors(sch: s_tir.Schedule, block: SBlockRV) -> Factors | None:
+    """The factors of a sum, if one is read at [o // lanes, ..., o % lanes(, i)]."""
     kinds = iter_kinds(sch, block)
     if "R" not in kinds or "O" in kinds or kinds != "S" * kinds.count("S") + "R" * kinds.count("R"):
         return None
@@ -130,7 +142,12 @@ def _packed_weight(sch: s_tir.Schedule, block: SBlockRV) -> tuple[int, int, Buff
         for position in (-1, -2):
             lane = index[position]
             if isinstance(lane, tirx.FloorMod) and lane.a.same_as(channel) and len(others) == 1:
-                return int(lane.b), 1 if position == -1 else int(shape[-1]), others[0]
+                return Factors(
+                    lanes=int(lane.b),
+                    group=1 if position == -1 else int(shape[-1]),
+                    data=others[0],
+                    weight=str(region.source.dtype),
+                )
     return None
 
 
@@ -177,15 +194,18 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa, tile: Tile) ->
         _flatten_pixels(sch, found)
     *lead, rows, channel = sch.get_loops(found.epilogue)
     row_outer, row_inner = sch.split(rows, [None, tile.rows])
-    lanes = _whole_lanes(loop_extent(sch, channel), found.lanes)
-    vectors = tile.vectors * found.lanes // lanes
+    lanes = whole_lanes(loop_extent(sch, channel), found.factors.lanes)
+    vectors = tile.vectors * found.factors.lanes // lanes
     channel_outer, vector, lane = sch.split(channel, [None, vectors, lanes])
     chunk, within = _chunk(sch, found, lead, row_outer, tile, isa)
     sch.reorder(*lead[:-1], chunk, channel_outer, *within, row_inner, vector, lane)
     task = sch.fuse(*lead[:-1], chunk, channel_outer)
     parallel_if_worth(sch, task, iteration_count(sch, found.total), lanes=isa.lanes)
     sch.compute_at(found.total, within[-1], preserve_unit_loops=True)
-    _tile_loops(sch, found, tile, isa)
+    kinds = iter_kinds(sch, found.total)
+    loops = list(sch.get_loops(found.total))[-len(kinds) :]
+    split = kinds.count("S")
+    tile_loops(sch, found.total, found.factors, (loops[:split], loops[split:]), tile, isa)
     for loop in (row_inner, vector):
         sch.unroll(loop)
     if loop_extent(sch, lane) == lanes:
@@ -198,7 +218,7 @@ def _schedule(sch: s_tir.Schedule, found: _Contraction, isa: Isa, tile: Tile) ->
             _schedule_copy(sch, block, isa)
 
 
-def _whole_lanes(channels: int | None, lanes: int) -> int:
+def whole_lanes(channels: int | None, lanes: int) -> int:
     """Lanes of a vector of results: half of those of the sums where the last is half a vector.
 
     A part of a vector is written value by value, so halves are faster; quarters are not.
@@ -270,28 +290,45 @@ def _chunk(
 
 def _step_bytes(found: _Contraction, lead: int, extent: int, tile: Tile) -> int:
     """Bytes of the data that one iteration of the loop over rows adds to a chunk, at least one."""
-    shape = [static(dim) or 1 for dim in found.data.shape]
+    data = found.factors.data.source
+    shape = [static(dim) or 1 for dim in data.shape]
     values = math.prod(shape[lead:]) * shape[lead - 1] // extent if lead else shape[-1] * tile.rows
-    return max(1, values * int(found.data.dtype.bits) // 8)
+    return max(1, values * int(data.dtype.bits) // 8)
 
 
-def _tile_loops(sch: s_tir.Schedule, found: _Contraction, tile: Tile, isa: Isa) -> None:
-    kinds = iter_kinds(sch, found.total)
-    loops = list(sch.get_loops(found.total))[-len(kinds) :]
-    spatial, reduced = loops[: kinds.count("S")], loops[kinds.count("S") :]
-    vector, lane = sch.split(spatial[-1], [tile.vectors, found.lanes])
-    group = [reduced.pop()] if found.group > 1 else []
-    sch.reorder(*spatial[:-2], *reduced, spatial[-2], vector, lane, *group)
+def tile_loops(
+    sch: s_tir.Schedule,
+    total: SBlockRV,
+    factors: Factors,
+    loops: tuple[list[LoopRV], list[LoopRV]],
+    tile: Tile,
+    isa: Isa,
+) -> None:
+    """Orders the loops of a sum so that one tile stays in registers.
+
+    Args:
+        sch: the schedule.
+        total: the sum.
+        factors: what it multiplies.
+        loops: spatial ones, the last but one over the rows of one tile; and those of the reduction.
+        tile: size of the tile.
+        isa: of the target.
+    """
+    spatial, reduced = loops
+    vector, lane = sch.split(spatial[-1], [tile.vectors, factors.lanes])
+    group = [reduced[-1]] if factors.group > 1 else []
+    outer = reduced[: len(reduced) - len(group)]
+    sch.reorder(*spatial[:-2], *outer, spatial[-2], vector, lane, *group)
     sch.unroll(spatial[-2])
     sch.unroll(vector)
     if not group:
         # An update without its initial value is no block that `vectorize` takes: decompose last.
         sch.vectorize(lane)
-    init = sch.decompose_reduction(found.total, reduced[0])
+    init = sch.decompose_reduction(total, outer[0])
     *_, row, vector, init_lane = sch.get_loops(init)
     sch.unroll(row)
     sch.unroll(vector)
     sch.vectorize(init_lane)
-    dot = isa.dot(str(found.data.dtype), size=found.group, pair=0)
+    dot = isa.dot(str(factors.data.source.dtype), size=factors.group, pair=0)
     if group and dot is not None:
-        sch.tensorize(lane, dot_intrinsic(found.lanes, dot))
+        sch.tensorize(lane, dot_intrinsic(factors.lanes, dot, factors.weight))

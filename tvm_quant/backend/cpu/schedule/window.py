@@ -53,7 +53,7 @@ def schedule_window(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
             sch.cache_write(total, 0, "global")
         inline_injective(sch, keep=[])
         readers = list(sch.get_consumers(total))
-        if len(readers) != 1 or not _reads_in_place(sch, total, readers[0]):
+        if len(readers) != 1 or not reads_in_place(sch, total, readers[0]):
             return None
         _schedule(sch, found, readers[0], isa)
     except ScheduleError as error:
@@ -121,7 +121,7 @@ def _same_vars(index: list[tirx.Expr], variables: list[tirx.Var]) -> bool:
     )
 
 
-def _reads_in_place(sch: s_tir.Schedule, total: SBlockRV, reader: SBlockRV) -> bool:
+def reads_in_place(sch: s_tir.Schedule, total: SBlockRV, reader: SBlockRV) -> bool:
     """Whether `reader` is the last block and reads the sum at its own index."""
     if list(sch.get_consumers(reader)) or not is_injective(sch, reader):
         return False
@@ -154,7 +154,7 @@ def _schedule(sch: s_tir.Schedule, found: _Depthwise, epilogue: SBlockRV, isa: I
     sch.compute_at(total, channel_outer, preserve_unit_loops=True)
     for block in sch.get_producers(total):
         sch.compute_at(block, task)
-        _vectorize_copy(sch, block, isa)
+        vectorize_copy(sch, block, isa)
     _tile_loops(sch, found, kernel, rows, isa)
     sch.unroll(row_inner)
     if lanes > 1:
@@ -209,7 +209,8 @@ def _tile_loops(
         sch.tensorize(lane, tap_intrinsic(found.lanes, dot, found.taps))
 
 
-def _vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
+def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
+    """Vectorizes a staged copy along its last axis where whole vectors fit."""
     last = sch.get_loops(block)[-1]
     factor = vector_factor(loop_extent(sch, last), isa.vector_bits // element_bits(sch, block))
     if factor > 1:
