@@ -12,7 +12,8 @@ import numpy.typing as npt
 from tvm import IRModule, relax
 from tvm.target import Target
 
-from tvm_quant.backend.cpu.isa import isa_of
+from tvm_quant.backend.cpu.isa import Dot, Isa, isa_of
+from tvm_quant.backend.cpu.winograd import TAPS, product_cost, strip_rows
 from tvm_quant.backend.runner import Runner
 from tvm_quant.backend.target import host_target
 from tvm_quant.ir import constant
@@ -103,7 +104,8 @@ class KernelCheck:
 
     Attributes:
         layer: what it computed.
-        instruction: what does the products: LLVM's name, or "vectorized by LLVM".
+        instruction: what does the products: LLVM's name, or "vectorized by LLVM"; and the algorithm
+            where it is Winograd's.
         differing: elements that are not NumPy's, of `elements`.
         gops: 1e9 operations per second, on as many threads as TVM uses.
     """
@@ -221,4 +223,20 @@ def _instruction(layer: Layer, target: Target) -> str:
     depthwise = layer.groups == layer.inputs
     pair = 2 * layer.reach
     dot = isa.tap_dot(layer.dtype) if depthwise else isa.dot(layer.dtype, pair=pair)
+    if _is_winograd(layer, isa, dot):
+        dot = isa.dot("int16", size=2) if dot else None
+        return f"{_name(dot)}, Winograd"
+    return _name(dot)
+
+
+def _name(dot: Dot | None) -> str:
     return dot.instruction if dot else "vectorized by LLVM"
+
+
+def _is_winograd(layer: Layer, isa: Isa, dot: Dot | None) -> bool:
+    cost = product_cost(isa, layer.dtype, dot)
+    if cost is None or (layer.kernel, layer.stride, layer.groups) != (TAPS, 1, 1):
+        return False
+    size = (layer.size, layer.size)
+    rows = strip_rows(isa, output=size, inputs=layer.inputs, outputs=layer.outputs, cost=cost)
+    return rows is not None

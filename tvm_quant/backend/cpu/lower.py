@@ -32,10 +32,17 @@ from tvm_quant.backend.cpu.contraction import (
     per_channel_taps,
     pointwise_window,
 )
-from tvm_quant.backend.cpu.isa import LARGEST_PAIR, LOWEST, Dot, Isa
+from tvm_quant.backend.cpu.isa import LARGEST_PAIR, Dot, Isa
 from tvm_quant.backend.cpu.pack import largest_pair, pack_dense, pack_taps
 from tvm_quant.backend.cpu.tile import choose_tile, window_rows
-from tvm_quant.backend.cpu.winograd import TAPS, strip_rows, sums_fit, transform_filter, winograd
+from tvm_quant.backend.cpu.winograd import (
+    TAPS,
+    product_cost,
+    strip_rows,
+    sums_fit,
+    transform_filter,
+    winograd,
+)
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 
 OUT_EWISE_FUSABLE = 4  # relax.transform.FuseOps: element-wise consumers join the kernel
@@ -199,24 +206,13 @@ class _Lowering(PyExprMutator):
     ) -> relax.Expr | None:
         """A 3x3 convolution by 16 matrix products; None where these are not exact or not faster."""
         read = str(data.ty.dtype)
-        pairs = self.isa.dot("int16", size=2)
-        if not _fits_winograd(window, output):
-            return None
-        if (read, str(weight.dtype), dtype) == ("float32", "float32", "float32"):
-            direct = product = 1.0
-        elif dot is not None and pairs is not None and read in LOWEST:
-            direct, product = dot.per_product, pairs.per_product
-        else:
+        cost = product_cost(self.isa, read, dot)
+        alike = read != "float32" or {str(weight.dtype), dtype} == {read}
+        if cost is None or not alike or not _fits_winograd(window, output):
             return None
         shape = (int(output[0]), int(output[1]))
-        rows = strip_rows(
-            self.isa,
-            output=shape,
-            inputs=weight.shape[-1],
-            outputs=weight.shape[0],
-            direct=direct,
-            product=product,
-        )
+        inputs, outputs = weight.shape[-1], weight.shape[0]
+        rows = strip_rows(self.isa, output=shape, inputs=inputs, outputs=outputs, cost=cost)
         points = transform_filter(weight)
         if rows is None or (points.dtype == np.int16 and not sums_fit(points)):
             return None
@@ -228,7 +224,7 @@ class _Lowering(PyExprMutator):
             constant(pack_dense(points, lanes=self.isa.lanes, group=group)),
             window=window,
             output=shape,
-            channels=int(weight.shape[0]),
+            channels=outputs,
             rows=rows,
             factor_dtype=str(points.dtype),
             dtype=dtype,

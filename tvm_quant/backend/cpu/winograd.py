@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy.typing as npt
 from tvm import te, tirx
 
 from tvm_quant.backend.cpu.contraction import Dim, Window, stage
-from tvm_quant.backend.cpu.isa import Isa
+from tvm_quant.backend.cpu.isa import LOWEST, Dot, Isa
 from tvm_quant.backend.cpu.tile import choose_tile
 
 Array = npt.NDArray[Any]
@@ -72,7 +73,7 @@ def transform_filter(weight: Array) -> Array:
     wide = weight.astype("float64" if is_float else "int64")
     points = np.einsum("ai,bj,oijc->oabc", FILTER, FILTER, wide)
     points = points.reshape(weight.shape[0], POINTS, weight.shape[-1])
-    return points.astype("int16") if not is_float else (points / 4).astype(weight.dtype)
+    return np.asarray(points / 4, weight.dtype) if is_float else np.asarray(points, "int16")
 
 
 def sums_fit(points: Array) -> bool:
@@ -90,14 +91,42 @@ def sums_fit(points: Array) -> bool:
     return int(outputs.max(initial=0)) * LARGEST_FACTOR < 2**31
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Instructions per product of a lane.
+
+    Attributes:
+        direct: of a direct convolution.
+        product: of the products of factors.
+    """
+
+    direct: float
+    product: float
+
+
+def product_cost(isa: Isa, dtype: str, dot: Dot | None) -> Cost | None:
+    """What products cost; None where the target has none of 16 bits for data of 8.
+
+    Args:
+        isa: of the target.
+        dtype: of the data: 8-bit integers, or float32.
+        dot: what a direct convolution multiplies with, of integers.
+    """
+    if dtype == "float32":
+        return Cost(direct=1.0, product=1.0)
+    pairs = isa.dot("int16", size=2)
+    if dtype not in LOWEST or dot is None or pairs is None:
+        return None
+    return Cost(direct=dot.per_product, product=pairs.per_product)
+
+
 def strip_rows(
     isa: Isa,
     *,
     output: tuple[int, int],
     inputs: int,
     outputs: int,
-    direct: float,
-    product: float,
+    cost: Cost,
 ) -> int | None:
     """Rows of windows of a strip, or None where a direct convolution is as fast.
 
@@ -105,34 +134,37 @@ def strip_rows(
         isa: of the target.
         output: height and width of the result.
         inputs, outputs: channels.
-        direct: instructions per product of a lane of a direct convolution.
-        product: of the products of factors.
+        cost: of the products of both.
 
     >>> from tvm_quant.backend.cpu.isa import ISAS
     >>> avx2 = next(isa for isa in ISAS if isa.name == "avx2")
     >>> layer = {"output": (28, 28), "inputs": 128, "outputs": 128}
-    >>> strip_rows(avx2, **layer, direct=0.75, product=1.0)
+    >>> strip_rows(avx2, **layer, cost=Cost(direct=0.75, product=1.0))
     1
-    >>> strip_rows(avx2, **layer, direct=0.25, product=1.0) is None
+    >>> strip_rows(avx2, **layer, cost=Cost(direct=0.25, product=1.0)) is None
     True
     """
     high, wide = (-(-size // OUTPUTS) for size in output)
     vectors = -(-outputs // isa.lanes)
-    transform = TRANSFORM * isa.lanes / math.gcd(inputs, isa.lanes)  # parts of vectors cost whole ones
+    transform = (
+        TRANSFORM * isa.lanes / math.gcd(inputs, isa.lanes)
+    )  # parts of vectors cost whole ones
 
-    def cost(rows: int) -> float:
+    def strips(rows: int) -> float:
         """Instructions of a layer per input channel and vector of outputs."""
         _, relative = choose_tile(isa, rows=rows * wide, vectors=vectors, pads=False)
-        steady = POINTS * product * relative / PEAK
+        steady = POINTS * cost.product * relative / PEAK
         loads = POINTS * FAR_LOAD / (rows * wide)
         window = steady + loads + transform / vectors + INVERSE / inputs
         return window * wide * rows * -(-high // rows)
 
-    limit = WORTHWHILE * min(map(cost, range(1, high + 1)))
-    if limit > math.prod(output) * TAPS * TAPS * direct:
+    limit = WORTHWHILE * min(map(strips, range(1, high + 1)))
+    if limit > math.prod(output) * TAPS * TAPS * cost.direct:
         return None
-    good = (rows for rows in range(1, high + 1) if cost(rows) <= limit)
-    return next((rows for rows in good if POINTS * rows * wide * inputs <= FACTORS_OF_A_STRIP), None)
+    good = (rows for rows in range(1, high + 1) if strips(rows) <= limit)
+    return next(
+        (rows for rows in good if POINTS * rows * wide * inputs <= FACTORS_OF_A_STRIP), None
+    )
 
 
 def winograd(

@@ -47,16 +47,18 @@ def schedule_winograd(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
         names = {sch.get(block).name_hint for block in root_blocks(sch)}
         if not {TRANSFORMED, PRODUCTS, OUTPUT} <= names:
             return None
-        _schedule(sch, isa)
+        factors = find_factors(sch, sch.get_sblock(PRODUCTS))
+        if factors is None:
+            return None
+        _schedule(sch, factors, isa)
     except ScheduleError as error:
         log_unfinished(__name__, error)
         return None
     return sch
 
 
-def _schedule(sch: s_tir.Schedule, isa: Isa) -> None:
+def _schedule(sch: s_tir.Schedule, factors: Factors, isa: Isa) -> None:
     total, transformed = sch.get_sblock(PRODUCTS), sch.get_sblock(TRANSFORMED)
-    factors = find_factors(sch, total)
     copies = list(sch.get_producers(transformed))
     inline_injective(sch, keep=copies)
     epilogue = root_blocks(sch)[-1]
@@ -85,7 +87,6 @@ def _schedule(sch: s_tir.Schedule, isa: Isa) -> None:
         sch.unroll(loop)
     if loop_extent(sch, lane) == lanes:
         sch.vectorize(lane)
-
 
 
 def _transform_loops(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
