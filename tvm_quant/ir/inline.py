@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm import IRModule, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
 #: Attributes of functions that another compiler takes as a whole.
 FOREIGN = frozenset({"Codegen", "Composite"})
@@ -28,9 +29,37 @@ def inlined(mod: IRModule, name: str = "main") -> IRModule:
     }
     if not chosen:
         return mod
+    # Variables of a dataflow block that a callee brings would be outputs of the caller's.
+    flat = relax.transform.ToNonDataflow()(IRModule({main: functions[main], **chosen}))
+    inliner = _Inliner({gvar: flat[gvar] for gvar in chosen})
+    whole = _DATAFLOW(IRModule({main: inliner.visit_expr(flat[main])}))
     result = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    result[main] = mod[main].inline_functions(chosen)
+    result[main] = whole[main]
     return result
+
+
+_DATAFLOW = relax.transform.ConvertToDataflow(min_size=1)
+
+
+@mutator
+class _Inliner(PyExprMutator):
+    """`Function.inline_functions` keeps the symbolic sizes of callees in the shapes they compute."""
+
+    def __init__(self, functions: dict[relax.GlobalVar, relax.Function]):
+        super().__init__()
+        self.functions = functions
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        func = self.functions.get(call.op) if isinstance(call.op, relax.GlobalVar) else None
+        if func is None:
+            return call
+        func = relax.utils.copy_with_new_vars(func)
+        body = func.bind_params(dict(zip(func.params, call.args, strict=True))).body
+        for block in body.blocks:
+            for binding in block.bindings:
+                self.visit_binding(binding)
+        return self.visit_expr(body.body)
 
 
 def _callees(func: relax.Function) -> set[relax.GlobalVar]:

@@ -8,6 +8,7 @@ from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.ir.signature import main_function
+from tvm_quant.ir.sizes import own_params
 
 Visit = Callable[[relax.BlockBuilder, relax.Var, relax.Var], relax.Var]
 
@@ -67,7 +68,7 @@ def function_of(
         result: what it returns.
     """
     builder = relax.BlockBuilder()
-    own = [relax.Var(str(var.name), var.ty) for var in params]
+    own = own_params(params)
     substitute = Substitute(dict(zip(params, own, strict=True)))
     with builder.function(name, own):
         for binding in bindings:

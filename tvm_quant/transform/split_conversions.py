@@ -10,11 +10,11 @@ After     quantize_inputs(x):     return (astype(clip(round(x / s)), "int8"),)
 
 For a device without floating point whose host converts, or a caller that keeps its data in codes.
 
-Conversions are operators element by element (`CONVERSIONS`) with constants beside them, from inputs
-to the first integers, or from the last integers to outputs. Where several meet, as in the sum of
-two layers, they are one. Of the integers along an output's conversion the narrowest are handed
-over. What no conversion leads to stays in `quantized_main`, which then takes an input or gives an
-output as it is.
+Conversions scale, shift, round, clamp and cast each value by constants, or move it (`CONVERSIONS`),
+from inputs to the first integers, or from the last integers to outputs. Where several meet, as in
+the sum of two layers, they are one. Of the integers along an output's conversion the narrowest are
+handed over. What no conversion leads to stays in `quantized_main`, which then takes an input or
+gives an output as it is.
 
 Needs Realize. `main` computes the same bits. Idempotent.
 """
@@ -30,10 +30,12 @@ from tvm import IRModule, relax
 
 from tvm_quant.errors import ConfigError
 from tvm_quant.ir import constant_value, node_name, op_name
+from tvm_quant.ir.bindings import flat_operands
 from tvm_quant.ir.inline import inlined
 from tvm_quant.ir.reasons import float_reasons
 from tvm_quant.ir.rebuild import function_of
 from tvm_quant.ir.signature import main_function
+from tvm_quant.ir.sizes import free_sizes, symbolic_sizes
 
 Binding: TypeAlias = relax.VarBinding | relax.MatchCast
 
@@ -41,18 +43,27 @@ QUANTIZE_INPUTS = "quantize_inputs"
 QUANTIZED_MAIN = "quantized_main"
 DEQUANTIZE_OUTPUTS = "dequantize_outputs"
 
-#: What conversions consist of. `take` is one where it looks up codes in a constant table.
+#: What conversions consist of. `take` is one where it looks up codes in a constant table, and
+#: `reshape` where the sizes that it names are those of its operand.
 CONVERSIONS = frozenset(
     {
         "relax.add",
         "relax.astype",
         "relax.clip",
+        "relax.concat",
         "relax.divide",
+        "relax.expand_dims",
+        "relax.flatten",
         "relax.maximum",
         "relax.minimum",
         "relax.multiply",
+        "relax.nn.relu",
+        "relax.permute_dims",
+        "relax.reshape",
         "relax.right_shift",
         "relax.round",
+        "relax.squeeze",
+        "relax.strided_slice",
         "relax.subtract",
         "relax.take",
         "tvm_quant.quantize",
@@ -184,7 +195,12 @@ def _converted(binding: Binding) -> list[relax.Var]:
         return []
     if op_name(value) == "relax.take" and constant_value(value.args[0]) is None:
         return []
-    return [arg for arg in value.args if isinstance(arg, relax.Var)]
+    operands = [operand for operand in flat_operands(value) if isinstance(operand, relax.Var)]
+    if not all(isinstance(var.ty, relax.TensorType) for var in operands):
+        return []
+    shapes = [operand for operand in value.args if isinstance(operand, relax.ShapeExpr)]
+    sizes = {size for var in operands for size in symbolic_sizes(var)}
+    return operands if all(sizes.issuperset(free_sizes(shape)) for shape in shapes) else []
 
 
 def _narrowest(var: relax.Var, bindings: Iterable[Binding]) -> relax.Var:
