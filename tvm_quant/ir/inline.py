@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm import IRModule, relax
+from tvm.ir import GlobalVar
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 #: Attributes of functions that another compiler takes as a whole.
@@ -43,15 +44,15 @@ _DATAFLOW = relax.transform.ConvertToDataflow(min_size=1)
 
 @mutator
 class _Inliner(PyExprMutator):
-    """`Function.inline_functions` keeps the symbolic sizes of callees in the shapes they compute."""
+    """Unlike `Function.inline_functions`, with the caller's sizes in the shapes of callees."""
 
-    def __init__(self, functions: dict[relax.GlobalVar, relax.Function]):
+    def __init__(self, functions: dict[GlobalVar, relax.Function]):
         super().__init__()
         self.functions = functions
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
-        func = self.functions.get(call.op) if isinstance(call.op, relax.GlobalVar) else None
+        func = self.functions.get(call.op) if isinstance(call.op, GlobalVar) else None
         if func is None:
             return call
         func = relax.utils.copy_with_new_vars(func)
@@ -62,22 +63,20 @@ class _Inliner(PyExprMutator):
         return self.visit_expr(body.body)
 
 
-def _callees(func: relax.Function) -> set[relax.GlobalVar]:
-    found: set[relax.GlobalVar] = set()
+def _callees(func: relax.Function) -> set[GlobalVar]:
+    found: set[GlobalVar] = set()
 
     def visit(expr: relax.Expr) -> None:
-        if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar):
+        if isinstance(expr, relax.Call) and isinstance(expr.op, GlobalVar):
             found.add(expr.op)
 
     relax.analysis.post_order_visit(func, visit)
     return found
 
 
-def _reached(
-    callees: dict[relax.GlobalVar, set[relax.GlobalVar]], start: relax.GlobalVar
-) -> set[relax.GlobalVar]:
+def _reached(callees: dict[GlobalVar, set[GlobalVar]], start: GlobalVar) -> set[GlobalVar]:
     """Functions that `start` calls, and those that these call."""
-    found: set[relax.GlobalVar] = set()
+    found: set[GlobalVar] = set()
     waiting = [start]
     while waiting:
         new = callees[waiting.pop()] - found

@@ -36,17 +36,17 @@ def own_params(params: Sequence[relax.Var]) -> list[relax.Var]:
         for other, name in named:
             if tvm.ir.structural_equal(other, size):
                 return name
-        named.append((size, tirx.Var("size", size.dtype)))
+        named.append((size, tirx.Var("size", "int64")))
         return named[-1][1]
 
-    return [relax.Var(str(param.name), _of_sizes(param, list(map(own, _sizes(param))))) for param in params]
+    def own_type(param: relax.Var) -> relax.Type:
+        sizes = [own(size) for size in _sizes(param)]
+        return relax.TensorType(sizes, param.ty.dtype) if sizes else param.ty
+
+    return [relax.Var(str(param.name), own_type(param)) for param in params]
 
 
 def _sizes(var: relax.Var) -> list[tirx.PrimExpr]:
     if not isinstance(var.ty, relax.TensorType) or not isinstance(var.ty.shape, relax.ShapeExpr):
         return []
     return list(var.ty.shape.values)
-
-
-def _of_sizes(var: relax.Var, sizes: Sequence[tirx.PrimExpr]) -> relax.Type:
-    return relax.TensorType(sizes, var.ty.dtype) if sizes else var.ty

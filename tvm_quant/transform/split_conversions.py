@@ -32,6 +32,7 @@ from tvm_quant.errors import ConfigError
 from tvm_quant.ir import constant_value, node_name, op_name
 from tvm_quant.ir.bindings import flat_operands
 from tvm_quant.ir.inline import inlined
+from tvm_quant.ir.names import identifier
 from tvm_quant.ir.reasons import float_reasons
 from tvm_quant.ir.rebuild import function_of
 from tvm_quant.ir.signature import main_function
@@ -121,11 +122,16 @@ _DATAFLOW = relax.transform.ConvertToDataflow(min_size=1)
 
 @dataclass(frozen=True, kw_only=True)
 class _Parts:
-    """The bindings of a function in three parts, and what one hands to the next."""
+    """The bindings of a function in three parts, and what one hands to the next.
+
+    Attributes:
+        kept: what the middle computes and no conversion could.
+    """
 
     before: list[Binding]
     inputs: list[relax.Var]
     middle: list[Binding]
+    kept: set[relax.Var]
     outputs: list[relax.Var]
     after: list[Binding]
 
@@ -156,6 +162,7 @@ def _split(func: relax.Function) -> _Parts:
         before=before,
         inputs=sorted(inputs, key=lambda var: (first[var], order[var])),
         middle=middle,
+        kept=kept,
         outputs=sorted(outputs, key=lambda var: order[var]),
         after=after,
     )
@@ -282,16 +289,16 @@ def _verify_integral(whole: relax.Function, parts: _Parts) -> None:
     Raises:
         ConfigError: one is.
     """
-    reasons = float_reasons(whole)
     found = [binding for binding in parts.middle if _holds_float(binding.var.ty)]
     if found:
-        # The operator that has no integer form, rather than the conversions around it.
-        culprit = min(found, key=lambda b: (str(b.var.name) not in reasons, bool(_converted(b))))
-        name = str(culprit.var.name)
+        # Rather than the conversions around it.
+        culprit = next((binding for binding in found if binding.var in parts.kept), found[0])
         what = op_name(culprit.value) or type(culprit.value).__name__
-        where = f"node '{node_name(whole, name)}'"
-        why = f": {reasons[name]}" if name in reasons else ""
-        raise ConfigError(f"{what} ({where}) gives {culprit.var.ty}{why}. {_ADVICE}")
+        node = node_name(whole, culprit.var)
+        # Reasons go by the names of variables before Realize.
+        reason = float_reasons(whole).get(identifier(node))
+        why = f": {reason}" if reason else ""
+        raise ConfigError(f"{what} (node '{node}') gives {culprit.var.ty}{why}. {_ADVICE}")
     for var in parts.inputs:
         if _holds_float(var.ty):
             raise ConfigError(f"Nothing converts '{var.name}', which is {var.ty}. {_ADVICE}")
