@@ -19,12 +19,13 @@ from tvm import IRModule
 import tvm_quant
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.dataset import as_dataset
-from tvm_quant.errors import ConfigError, UnsupportedError
+from tvm_quant.errors import ConfigError
 from tvm_quant.estimator import ActivationEstimator, WeightEstimator, estimator_names
 from tvm_quant.ir import bindings, op_name
 from tvm_quant.ir.signature import main_function
 from tvm_quant.quantize import data_inputs, pipeline
 from tvm_quant.statistics import Statistics
+from tvm_quant.transform import SplitConversions
 from tvm_relay.expr import as_array
 from tvm_relay.to_relax import to_relax
 
@@ -39,6 +40,12 @@ _RELAX_NAMES = {
     "nn.leaky_relu": "relax.nn.leakyrelu",
 }
 _ROUNDINGS = ("UPWARD", "TONEAREST")
+#: What `partition_conversions` adds behind `Realize`.
+_PARTITIONS: Mapping[str, Sequence[tvm.transform.Pass]] = {
+    "disabled": (),
+    "enabled": (SplitConversions(),),
+    "fully_integral": (SplitConversions(integral=True),),
+}
 #: Activations of either sign are the generic row; unsigned ones with a zero point the x86 row.
 _HARDWARE = {"int8": "generic", "int16": "generic", "uint8": "x86_vnni"}
 
@@ -65,7 +72,10 @@ class QConfig:
             all, and [] none.
         rounding: accepted; requantization rounds to nearest, ties to even.
         calibrate_chunk_by: accepted; calibration memory is bounded without it.
-        partition_conversions: only "disabled".
+        partition_conversions: "enabled" gives the module functions `quantize_inputs`,
+            `quantized_main` and `dequantize_outputs`, which `main` chains; "fully_integral" refuses
+            a network that has more than integers between the conversions. See
+            `tvm_quant.transform.SplitConversions`.
         more: fields of `QuantizeConfig` that Relay did not have, such as per_channel,
             symmetric_activations or bias_correction; `qconfig` takes them as keywords.
 
@@ -98,11 +108,7 @@ class QConfig:
         _check_choice("dtype_weight", self.dtype_weight, ("int8",))
         _check_choice("dtype_activation", self.dtype_activation, ("int32",))
         _check_choice("rounding", self.rounding, _ROUNDINGS)
-        _check_choice(
-            "partition_conversions",
-            self.partition_conversions,
-            ("disabled", "enabled", "fully_integral"),
-        )
+        _check_choice("partition_conversions", self.partition_conversions, _PARTITIONS)
         if self.nbit_activation != 32:
             raise ConfigError(
                 f"nbit_activation is {self.nbit_activation}; expected 32: "
@@ -112,10 +118,10 @@ class QConfig:
             raise ConfigError(
                 "round_for_shift=False is not supported: it adds half a step per layer."
             )
-        if self.partition_conversions != "disabled":
-            raise UnsupportedError(
-                f"partition_conversions='{self.partition_conversions}' is not supported; "
-                "the inputs and outputs of the result are float. Use 'disabled'."
+        if self.do_simulation and self.partition_conversions == "fully_integral":
+            raise ConfigError(
+                "do_simulation=True stops before integers; partition_conversions='fully_integral' "
+                "wants nothing else. Choose one of them."
             )
         self.to_config()
 
@@ -212,13 +218,18 @@ def quantize(mod: Any, params: Mapping[str, Any] | None = None, dataset: Any = N
         params: weights that are inputs of `main`.
         dataset: iterable of {input name: array}, or anything else `tvm_quant.quantize` takes.
 
+    Returns:
+        A module whose `main` has the inputs and outputs of the network; with
+        `partition_conversions`, it chains three more functions.
+
     Raises:
-        ConfigError: the mode needs a dataset and there is none.
+        ConfigError: the mode needs a dataset and there is none; the network is not to be made
+            fully integral.
     """
     source = to_relax(mod)
     config = _settings(source)
     data = _data(config, dataset)
-    return tvm_quant.quantize(source, _arrays(params, source), data, config)
+    return _partition(tvm_quant.quantize(source, _arrays(params, source), data, config))
 
 
 def prerequisite_optimize(mod: Any, params: Mapping[str, Any] | None = None) -> IRModule:
@@ -239,7 +250,7 @@ def calibrate(dataset: Any = None) -> tvm.transform.Pass:
 
 
 def realize() -> tvm.transform.Pass:
-    """The pass that makes integers; needs `calibrate`."""
+    """The pass that makes integers, apart from conversions if asked to; needs `calibrate`."""
     return _Stage("realize")
 
 
@@ -291,7 +302,14 @@ class _Stage:
         if self.name == "calibrate":
             given = _data(config, self.dataset)
             data = None if given is None else as_dataset(given, data_inputs(mod, None))
-        return tvm.transform.Sequential(_stage(self.name, config, None, data))(mod)
+        result = tvm.transform.Sequential(_stage(self.name, config, None, data))(mod)
+        return _partition(result) if self.name == "realize" else result
+
+
+def _partition(mod: IRModule) -> IRModule:
+    """What `partition_conversions` asks for, on integers."""
+    passes = _PARTITIONS[current_qconfig().partition_conversions]
+    return tvm.transform.Sequential(list(passes))(mod)
 
 
 def _stage(

@@ -13,6 +13,7 @@ from tvm_quant.backend.cpu import cpu_pipeline
 from tvm_quant.backend.target import AnyTarget, backend_of, resolve_target, runs_here
 from tvm_quant.backend.vta.pipeline import vta_pipeline
 from tvm_quant.errors import BackendError
+from tvm_quant.ir.inline import inlined
 
 Pipeline = Callable[..., tvm.transform.Pass]
 
@@ -24,7 +25,8 @@ def compile(mod: tvm.IRModule, target: AnyTarget = "llvm", *, tune: bool = False
     """Compile a float or realized module so that it runs fast.
 
     Args:
-        mod: Relax module.
+        mod: Relax module. What `main` calls is compiled into it, as if the module had no other
+            function; these are there to call, too.
         target: as TVM names it; a plain "llvm" means this machine with all its vector instructions,
             "vta" a VTA beside it (see `resolve_target`).
         tune: measure the few best register tiles of each convolution and matrix product on this
@@ -51,6 +53,7 @@ def compile_watched(mod: tvm.IRModule, target: AnyTarget = "llvm") -> VMExecutab
 
 
 def _build(mod: tvm.IRModule, target: Target, *, tune: bool, mode: str) -> VMExecutable:
+    mod = inlined(mod)
     pipeline = BACKENDS.get(backend_of(target))
     if tune and (pipeline is None or not runs_here(target)):
         raise BackendError(

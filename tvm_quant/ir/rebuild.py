@@ -8,6 +8,7 @@ from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.ir.signature import main_function
+from tvm_quant.ir.sizes import own_params
 
 Visit = Callable[[relax.BlockBuilder, relax.Var, relax.Var], relax.Var]
 
@@ -50,6 +51,31 @@ def emit_again(
     if isinstance(binding, relax.MatchCast):
         return builder.match_cast(value, binding.ty)
     return builder.emit(value, name_hint=str(binding.var.name))
+
+
+def function_of(
+    name: str,
+    params: Sequence[relax.Var],
+    bindings: Sequence[relax.VarBinding | relax.MatchCast],
+    result: relax.Expr,
+) -> relax.Function:
+    """A function of some bindings of another one, with variables of its own.
+
+    Args:
+        name: of the function.
+        params: what it takes: variables that `bindings` and `result` read and do not define.
+        bindings: what it computes, in order.
+        result: what it returns.
+    """
+    builder = relax.BlockBuilder()
+    own = own_params(params)
+    substitute = Substitute(dict(zip(params, own, strict=True)))
+    with builder.function(name, own):
+        for binding in bindings:
+            substitute.values[binding.var] = emit_again(builder, binding, substitute)
+        builder.emit_func_output(builder.emit(substitute.visit_expr(result), "result"))
+    # Variables and symbolic dimensions belong to one function.
+    return relax.utils.copy_with_new_vars(builder.get()[name])
 
 
 @mutator

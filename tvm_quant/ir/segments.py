@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tvm import IRModule, relax
 
 from tvm_quant.ir.bindings import tensor_shape
-from tvm_quant.ir.rebuild import Substitute, emit_again
+from tvm_quant.ir.rebuild import function_of
 from tvm_quant.ir.signature import main_function
 
 Binding: TypeAlias = relax.VarBinding | relax.MatchCast
@@ -60,7 +60,8 @@ def cut(mod: IRModule, ends: Sequence[relax.Var]) -> tuple[IRModule, list[Segmen
     functions = {gvar: other for gvar, other in mod.functions_items() if gvar.name_hint != "main"}
     built = IRModule(functions, attrs=mod.attrs)
     for segment, piece in zip(segments, pieces, strict=True):
-        built[segment.name] = _function(segment, piece)
+        result = relax.Tuple(list(segment.gives))
+        built[segment.name] = function_of(segment.name, segment.reads, piece, result)
     return built, segments
 
 
@@ -94,16 +95,3 @@ def _reads(
 def _is_symbolic(param: relax.Var) -> bool:
     shape = tensor_shape(param)
     return shape is None or None in shape
-
-
-def _function(segment: Segment, piece: Sequence[Binding]) -> relax.Function:
-    builder = relax.BlockBuilder()
-    params = [relax.Var(str(var.name), var.ty) for var in segment.reads]
-    substitute = Substitute(dict(zip(segment.reads, params, strict=True)))
-    with builder.function(segment.name, params):
-        for binding in piece:
-            substitute.values[binding.var] = emit_again(builder, binding, substitute)
-        fields = [substitute.values[var] for var in segment.gives]
-        builder.emit_func_output(builder.emit(relax.Tuple(fields)))
-    # Variables and symbolic dimensions belong to one function.
-    return relax.utils.copy_with_new_vars(builder.get()[segment.name])

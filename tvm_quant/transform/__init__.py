@@ -13,6 +13,7 @@ from tvm_quant.transform.realize import Realize
 from tvm_quant.transform.round_bias import RoundBias
 from tvm_quant.transform.round_weights import RoundWeights
 from tvm_quant.transform.simulate import Simulate
+from tvm_quant.transform.split_conversions import SplitConversions
 from tvm_quant.transform.untie_scales import UntieScales
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "RoundBias",
     "RoundWeights",
     "Simulate",
+    "SplitConversions",
     "UntieScales",
 ]

@@ -3,7 +3,8 @@
 Before    c = R.nn.conv2d(x, w); b = R.nn.batch_norm(c, ...)[0]; y = R.minimum(R.maximum(b, 0), 6)
 After     c = R.nn.conv2d(x, w * s); b = R.add(c, t); y = R.clip(b, 0, 6)
 
-The network computes the same up to rounding. Of `main` alone; bodies of `If` stay as they are.
+The network computes the same up to rounding. Of `main` alone, with what it calls; bodies of `If`
+stay as they are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tvm import IRModule, relax
 
 from tvm_quant.errors import FrontendError, IRContractError
 from tvm_quant.ir import bindings, node_name, op_name, tensor_shape
+from tvm_quant.ir.inline import inlined
 from tvm_quant.ir.signature import main_function
 from tvm_quant.transform.canonicalize import RULES, applicable, clean, rewrite_function
 from tvm_quant.transform.canonicalize.naming import name_aliases, rename
@@ -55,7 +57,7 @@ class Prepare:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Bind, bring to normal form, rewrite until nothing changes, name."""
-        mod = _normal_form(_bind(mod, self.params))
+        mod = _normal_form(inlined(_bind(mod, self.params)))
         mod = rewrite_function(mod, RULES)
         return share_constants(rename(mod))
 

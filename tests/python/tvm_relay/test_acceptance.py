@@ -5,7 +5,6 @@ import pytest
 import tvm
 
 import tvm_relay as relay
-from tvm_quant.errors import UnsupportedError
 from tvm_quant.ir import bindings, constant_value, op_name
 from tvm_relay_networks import (
     Net,
@@ -103,12 +102,6 @@ def test_percentiles_of_few_samples_are_extremes():
     percentiles = quantized(several_kinds(), mode="percentile")
     feed = samples(extremes, 1, seed=3)[0]
     assert relative(outputs(extremes, feed), outputs(percentiles, feed)) < 0.02
-
-
-@pytest.mark.parametrize("mode", ["enabled", "fully_integral"])
-def test_partition_of_conversions_is_refused_before_any_work(mode):
-    with pytest.raises(UnsupportedError, match="partition_conversions"):
-        quantized(data(10, 10) + data(10, 10, name="y"), partition_conversions=mode)
 
 
 def test_large_weights_meet_no_shift_by_a_negative_amount():

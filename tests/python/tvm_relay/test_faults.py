@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 import tvm
 
+import plain_tvm
 import tvm_relay as relay
 from tvm_quant.errors import ConfigError, DatasetError
+from tvm_quant.transform.annotate import NothingQuantizedWarning
+from tvm_relay import graph_executor
 from tvm_relay_networks import Net, data, error, layers, outputs, quantized, relative, samples
 
 #: Relative L2 error of a sound 8-bit network of a few layers.
@@ -218,3 +221,110 @@ def test_the_stages_by_hand_are_the_whole():
             prepared = relay.quantize.prerequisite_optimize(mod)
             by_hand = tvm.transform.Sequential(stages)(prepared)
     tvm.ir.assert_structural_equal(by_hand, whole)
+
+
+@pytest.mark.parametrize("form", ["wrapper", "tuple"])
+def test_a_concatenation_takes_a_tuple_that_is_computed(form):
+    y = Net().conv(data(1, 4, 8, 8), 4, 4)
+    halves = relay.split(y, 2, axis=1)
+    joined = relay.concatenate(halves if form == "wrapper" else halves.astuple(), axis=1)
+    mod = quantized(joined)
+    assert layers(mod) == ["nn.conv2d"]
+    assert error(joined) < SOUND
+
+
+def test_a_concatenation_with_an_input_in_float_is_sound():
+    joined = relay.concatenate([Net().conv(data(1, 4, 8, 8), 4, 4), data(1, 4, 8, 8, name="z")], 1)
+    assert error(Net().conv(joined, 8, 4)) < SOUND
+
+
+def test_a_clip_beyond_the_grid_leaves_the_grid_as_it_is():
+    net, x = Net(), data(1, 4, 8, 8)
+    assert error(net.conv(relay.clip(net.conv(x, 4, 4), -1e6, 1e6), 4, 4)) < SOUND
+
+
+@pytest.mark.parametrize("mode", ["global_scale", "percentile"])
+def test_a_network_in_half_precision_stays_as_it_is_and_says_so(mode):
+    weight = relay.const((np.random.RandomState(0).randn(4, 4, 3, 3) / 5).astype("float16"))
+    x = relay.var("x", shape=(1, 4, 8, 8), dtype="float16")
+    mod = relay.to_relax(relay.nn.relu(relay.nn.conv2d(x, weight, padding=(1, 1))))
+    feed = {"x": np.random.RandomState(1).randn(1, 4, 8, 8).astype("float16")}
+    says = pytest.warns(NothingQuantizedWarning)
+    with relay.quantize.qconfig(calibrate_mode=mode, skip_conv_layers=[]), says:
+        result = relay.quantize.quantize(mod, None, [feed])
+    assert layers(result, "float16") == ["nn.conv2d"]
+    np.testing.assert_array_equal(outputs(result, feed)[0], outputs(mod, feed)[0])
+
+
+def test_a_batch_of_any_size_calibrates_and_runs():
+    y = relay.nn.relu(Net().conv(relay.var("x", shape=(relay.Any(), 4, 8, 8)), 4, 4))
+    mod = relay.to_relax(y)
+    draw = np.random.RandomState(0)
+    batches = [{"x": draw.randn(count, 4, 8, 8).astype("float32")} for count in (2, 2, 1)]
+    with relay.quantize.qconfig(calibrate_mode="kl_divergence", skip_conv_layers=[]):
+        result = relay.quantize.quantize(mod, None, batches)
+    assert layers(result) == ["nn.conv2d"]
+    for feed in batches:
+        assert relative(outputs(mod, feed), outputs(result, feed)) < SOUND
+
+
+@pytest.mark.parametrize("mode", ["global_scale", "kl_divergence"])
+def test_what_is_quantized_already_comes_back_as_it_is(mode):
+    net = Net()
+    once = quantized(net.conv(relay.nn.relu(net.conv(data(1, 4, 8, 8), 4, 4)), 4, 4))
+    feed = samples(once, 1, seed=2)[0]
+    says = pytest.warns(NothingQuantizedWarning)
+    with relay.quantize.qconfig(calibrate_mode=mode, skip_conv_layers=[]), says:
+        twice = relay.quantize.quantize(once, None, samples(once))
+    assert layers(twice) == layers(once) == ["nn.conv2d", "nn.conv2d"]
+    np.testing.assert_array_equal(outputs(twice, feed)[0], outputs(once, feed)[0])
+
+
+#: Small activations and the error of the old stack, which took them to be within +-8.
+SMALL = {
+    "mean": (relay.nn.global_avg_pool2d, 0.30),
+    "adaptive": (lambda y: relay.nn.adaptive_avg_pool2d(y, (2, 2)), 0.24),
+}
+
+
+@pytest.mark.parametrize("pool", SMALL)
+def test_small_activations_lose_less_than_before_and_are_sound_once_calibrated(pool):
+    reduce, before = SMALL[pool]
+    net = Net()
+    y = net.conv(reduce(net.conv(data(1, 4, 16, 16), 4, 32)), 32, 32, k=1)
+    assert error(y, mode="global_scale") < before
+    assert error(y, mode="percentile") < SOUND / 2
+
+
+def kernels_of_all_kinds() -> relay.Call:
+    """Odd channels, groups, depthwise, one output channel, dense."""
+    net, x = Net(), data(1, 3, 9, 7)
+    y = relay.nn.relu(net.conv(x, 3, 10))
+    y = net.conv(y, 10, 10, groups=10) + net.conv(y, 10, 10, groups=2, k=1)
+    pooled = relay.nn.avg_pool2d(relay.nn.max_pool2d(y, (2, 2), (2, 2)), (3, 3), padding=(1, 1))
+    dense = relay.nn.dense(relay.nn.batch_flatten(relay.sigmoid(pooled)), net.weight(7, 120))
+    return relay.Tuple((net.conv(y, 10, 1), dense))
+
+
+#: A CPU of each row of `ISAS`, and what this one needs to run its code.
+CPUS = {
+    "x86-64": ("sse2",),
+    "haswell": ("avx2", "fma", "bmi2", "movbe"),
+    "skylake-avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
+    "cascadelake": ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"),
+}
+
+
+@pytest.mark.parametrize("hardware", ["generic", "x86_vnni", "x86_avx2"])
+@pytest.mark.parametrize(
+    "cpu",
+    [pytest.param(cpu, marks=pytest.mark.isa(*features)) for cpu, features in CPUS.items()],
+)
+def test_kernels_for_every_cpu_give_the_bits_of_the_plain_build(cpu, hardware):
+    mod = quantized(kernels_of_all_kinds(), skip_dense_layer=False, hardware=hardware)
+    assert layers(mod, "float32") == []
+    feed = samples(mod, 1, seed=4)[0]
+    runner = graph_executor.GraphModule(relay.build(mod, f"llvm -mcpu={cpu}")["default"](tvm.cpu()))
+    runner.run(**feed)
+    for index, want in enumerate(plain_tvm.run(mod, feed["x"])):
+        np.testing.assert_array_equal(runner.get_output(index).numpy(), want)

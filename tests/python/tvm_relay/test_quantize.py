@@ -7,7 +7,7 @@ from tvm import relax
 
 import tvm_quant
 from tvm_quant.config import QuantizeConfig
-from tvm_quant.errors import ConfigError, UnsupportedError
+from tvm_quant.errors import ConfigError
 from tvm_quant.ir import bindings, op_name
 from tvm_relay import quantize
 
@@ -120,11 +120,6 @@ def test_unknown_fields_are_refused():
 def test_bad_values_are_refused_up_front(settings, message):
     with pytest.raises(ConfigError, match=message), quantize.qconfig(**settings):
         pass
-
-
-def test_partition_conversions_is_refused_by_name():
-    with pytest.raises(UnsupportedError, match="partition_conversions='enabled' is not supported"):
-        quantize.QConfig(partition_conversions="enabled")
 
 
 def test_a_mode_that_needs_data_says_so():
