@@ -323,8 +323,9 @@ def _data(config: QuantizeConfig, dataset: Any) -> Any:
     if config.activation_estimator == "global_scale":
         return None
     if dataset is None:
+        mode = current_qconfig().calibrate_mode
         raise ConfigError(
-            f"calibrate_mode='{current_qconfig().calibrate_mode}' needs a dataset. Pass one, or use "
+            f"calibrate_mode='{mode}' needs a dataset. Pass one, or use "
             "calibrate_mode='global_scale'."
         )
     return dataset
