@@ -34,12 +34,13 @@ def install() -> None:
         parent, _, child = name.rpartition(".")
         if not parent.startswith("tvm.relay"):
             setattr(sys.modules[parent], child, module)
-    tvm.gpu, tvm.context = tvm.cuda, tvm.device
+    tvm.gpu = tvm.cuda
     tvm.runtime.ndarray = tvm.nd
     tvm.runtime.Tensor.asnumpy = tvm.runtime.Tensor.numpy
     tvm.relax.Function.type_params = ()  # scripts hand them on to relay.Function
     for owner, name, adapt in _ADAPTED:
         setattr(owner, name, adapt(getattr(owner, name)))
+    tvm.context = tvm.device
 
 
 #: Names of modules as scripts import them: what stands there.
@@ -101,6 +102,16 @@ def _from_expr(today: Callable[..., Any]) -> Any:
     return staticmethod(from_expr)
 
 
+def _old_devices(today: Callable[..., Any]) -> Callable[..., Any]:
+    """Devices may have the name of a target, options included."""
+
+    def device(name: str, index: int = 0) -> Any:
+        kind = name.split()[0]
+        return today("cpu" if kind == "llvm" else kind, index)
+
+    return device
+
+
 def _old_targets(today: Callable[..., None]) -> Callable[..., None]:
     """Targets may be text with options."""
 
@@ -139,6 +150,7 @@ def _is_network(module: Any) -> bool:
 #: Where a function of today stands, its name, and what makes the function of old of it.
 _ADAPTED: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
     (tvm.IRModule, "from_expr", _from_expr),
+    (tvm, "device", _old_devices),
     (Target, "__init__", _old_targets),
     (tvm.transform.PassContext, "__init__", _old_settings),
     (tvm.runtime, "load_module", _libraries),

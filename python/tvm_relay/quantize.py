@@ -29,7 +29,12 @@ from tvm_quant.transform import SplitConversions
 from tvm_relay.expr import as_array
 from tvm_relay.to_relax import to_relax
 
-_ESTIMATORS = estimator_names(ActivationEstimator)
+#: Value of `calibrate_mode`: estimator of activation ranges.
+_ESTIMATORS = {
+    **{name: name for name in estimator_names(ActivationEstimator)},
+    "kl_divergence": "kl_symmetric",  # its thresholds were these
+    "kl": "kl_divergence",
+}
 _WEIGHT_SCALES = estimator_names(WeightEstimator)
 #: Operators of which Relax has another name than Relay.
 _RELAX_NAMES = {
@@ -60,8 +65,9 @@ class QConfig:
         dtype_input: storage of activations: int8, uint8 or int16.
         dtype_weight: storage of weights; int8.
         dtype_activation: of the accumulator; int32.
-        calibrate_mode: global_scale, kl_divergence, percentile, or any other estimator of
-            activation ranges (`tvm_quant.estimator.ESTIMATORS`), such as mse.
+        calibrate_mode: global_scale, kl_divergence (the estimator `kl_symmetric`), percentile, or
+            any other estimator of activation ranges (`tvm_quant.estimator.ESTIMATORS`), such as
+            mse; the estimator that is called kl_divergence there is kl here.
         global_scale: assumed absolute maximum in the mode of that name.
         weight_scale: power2, max, or any other estimator of weight scales, such as mse.
         skip_dense_layer: leave dense layers in float.
@@ -133,7 +139,7 @@ class QConfig:
             nbit_input=16 if wide and self.nbit_input == 8 else self.nbit_input,
             nbit_activation=16 if wide and self.nbit_input == 8 else self.nbit_input,
             nbit_weight=self.nbit_weight,
-            activation_estimator=self.calibrate_mode,
+            activation_estimator=_ESTIMATORS[self.calibrate_mode],
             global_scale=self.global_scale,
             weight_estimator=self.weight_scale,
             skip_dense_layer=self.skip_dense_layer,
@@ -335,8 +341,9 @@ def _data(config: QuantizeConfig, dataset: Any) -> Any:
     if config.activation_estimator == "global_scale":
         return None
     if dataset is None:
+        mode = current_qconfig().calibrate_mode
         raise ConfigError(
-            f"calibrate_mode='{config.activation_estimator}' needs a dataset. Pass one, or use "
+            f"calibrate_mode='{mode}' needs a dataset. Pass one, or use "
             "calibrate_mode='global_scale'."
         )
     return dataset

@@ -12,6 +12,7 @@ from tvm_quant.estimator.base import ActivationEstimator, Estimator, Range, Weig
 from tvm_quant.estimator.error import ErrorModel
 from tvm_quant.estimator.global_scale import GlobalScale
 from tvm_quant.estimator.kl_divergence import KLDivergence
+from tvm_quant.estimator.kl_symmetric import KLSymmetric
 from tvm_quant.estimator.minmax import AbsMax, MinMax, MovingAverage
 from tvm_quant.estimator.norm import MeanSquaredError, Norm
 from tvm_quant.estimator.percentile import Percentile
@@ -29,6 +30,7 @@ ESTIMATORS: dict[str, Estimator] = {
         MovingAverage(),
         Percentile(),
         KLDivergence(),
+        KLSymmetric(),
         MeanSquaredError(),
         Norm(),
         GlobalScale(),

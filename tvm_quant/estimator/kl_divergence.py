@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_quant.estimator.base import ActivationEstimator, Range
+from tvm_quant.estimator.relative_entropy import MOST_LEVELS, codes, running_sum, times_log
 from tvm_quant.op import QuantSpec
 from tvm_quant.statistics import TensorStatistics
 
 Array = npt.NDArray[Any]
 
-MOST_LEVELS = 1024
 CANDIDATES = 256
 
 
@@ -61,15 +61,8 @@ class KLDivergence(ActivationEstimator):
         counts = seen.dense(self.bins, 0.0, reach).counts
         beyond = counts.sum() - np.cumsum(counts)
         shortest = int(np.argmax(beyond <= self.clipped * counts.sum()))
-        threshold = reach * _best_stop(counts, _codes(low, high, spec), shortest) / self.bins
+        threshold = reach * _best_stop(counts, codes(low, high, spec), shortest) / self.bins
         return Range(low=max(low, -threshold), high=min(high, threshold))
-
-
-def _codes(low: float, high: float, spec: QuantSpec) -> int:
-    """How many codes fall to the wider side of the range."""
-    if spec.symmetric:
-        return spec.qmax + 1
-    return max(round(spec.levels * max(-low, high) / (high - low)), 2)
 
 
 def _best_stop(counts: Array, levels: int, shortest: int = 0) -> int:
@@ -82,7 +75,7 @@ def _best_stop(counts: Array, levels: int, shortest: int = 0) -> int:
     first = min(max(levels, shortest + 1), bins)
     stops = np.unique(np.linspace(first, bins, CANDIDATES).round().astype(np.int64))
     bounds = stops[:, None] * np.arange(levels + 1) // levels
-    inside, used, weighted = map(_running_sum, (counts, counts > 0, _times_log(counts)))
+    inside, used, weighted = map(running_sum, (counts, counts > 0, times_log(counts)))
     outside = inside[-1] - inside[stops]
     last = counts[stops - 1]
     group = np.diff(inside[bounds], axis=1)
@@ -91,18 +84,10 @@ def _best_stop(counts: Array, levels: int, shortest: int = 0) -> int:
     log_q = np.log(group / np.maximum(group_used, 1), out=np.zeros_like(group), where=group > 0)
     impossible = (group[:, -1] <= 0) & (outside > 0)
     group[:, -1] += outside
-    entropy = weighted[stops] - _times_log(last) + _times_log(last + outside)
+    entropy = weighted[stops] - times_log(last) + times_log(last + outside)
     total = max(inside[-1], 1e-300)
     with np.errstate(divide="ignore"):
         share = np.log(inside[stops] / total)
     divergence = (entropy - (group * log_q).sum(axis=1)) / total + share
     divergence = np.where(impossible, np.inf, divergence)
     return int(stops[np.flatnonzero(divergence <= divergence.min() + 1e-9)[-1]])
-
-
-def _running_sum(values: Array) -> Array:
-    return np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
-
-
-def _times_log(values: Array) -> Array:
-    return values * np.log(values, out=np.zeros(np.shape(values)), where=values > 0)

@@ -263,9 +263,12 @@ def interpolate_counts(edges: Array, cumulative: Array, at: Array) -> Array:
 
 
 def _strictly_within(edges: Array, low: float, high: float) -> Array:
-    """Cut the outer bins at the extremes; one that holds a single value keeps a hair of width."""
+    """Cut the outer bins at the extremes.
+
+    One that holds a single value keeps a hair of width, towards zero.
+    """
     edges = np.clip(edges, low, high)
-    if len(edges) > 1 and edges[-2] >= edges[-1]:
+    if len(edges) > 1 and edges[-2] >= edges[-1] > 0:
         edges[-2] = np.nextafter(edges[-1], -np.inf)
     if len(edges) > 1 and edges[0] >= edges[1]:
         edges[0] = low

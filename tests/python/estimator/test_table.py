@@ -27,6 +27,7 @@ OPTIONS = {
     "norm": {"p": [1, 2, 8]},
     "moving_average": {"momentum": [0, 0.5, 0.99]},
     "kl_divergence": {"bins": [2048, 8192]},
+    "kl_symmetric": {"bins": [1024], "clipped": [0]},
     "global_scale": {"value": [0.5, 100]},
     "robust": {"p": [2, 4], "fence": [1], "margin": [0, 5], "share": [0, 0.5]},
 }
@@ -94,6 +95,7 @@ def test_the_roles_are_as_documented():
         "moving_average",
         "percentile",
         "kl_divergence",
+        "kl_symmetric",
         "mse",
         "norm",
         "global_scale",
@@ -117,6 +119,7 @@ def test_unknown_names_and_options_list_the_valid_ones():
         ("norm", "p", 0.5),
         ("moving_average", "momentum", 1),
         ("kl_divergence", "bins", 128),
+        ("kl_symmetric", "clipped", 1.5),
         ("global_scale", "value", 0),
         ("robust", "share", 0.9),
         ("robust", "margin", -1),

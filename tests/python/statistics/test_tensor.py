@@ -112,6 +112,12 @@ def test_single_values_land_in_the_bins_at_their_place(values):
         assert any(abs((place + 0.5) / 4 - 8 - value) <= 0.25 for place in places)
 
 
+@pytest.mark.parametrize("values", [(0, 5), (-5, 0), (-5, 5), (5, 5), (-5, -5), (-5, -3)])
+def test_single_values_at_the_ends_of_the_bins_are_counted(values):
+    dense = TensorStatistics.of(np.float32(values)).dense(64, low=-5.0, high=5.0)
+    assert_allclose(dense.counts.sum(), np.count_nonzero(values))
+
+
 def test_magnitudes_are_the_statistics_of_absolute_values():
     batches = [normal(seed, (1, 30)) + shift for seed, shift in enumerate((-5, 0, 5))]
     stats = TensorStatistics.of(*batches).magnitudes()

@@ -50,10 +50,18 @@ def test_qconfig_becomes_the_same_quantize_config():
         assert quantize.current_qconfig() is config
         assert config.to_config() == QuantizeConfig(
             hardware="x86_vnni",
-            activation_estimator="kl_divergence",
+            activation_estimator="kl_symmetric",
             weight_estimator="max",
             nbit_weight=4,
         )
+
+
+@pytest.mark.parametrize(
+    ("mode", "estimator"),
+    [("kl_divergence", "kl_symmetric"), ("kl", "kl_divergence"), ("percentile", "percentile")],
+)
+def test_modes_are_estimators_and_old_names_mean_what_they_meant(mode, estimator):
+    assert quantize.QConfig(calibrate_mode=mode).to_config().activation_estimator == estimator
 
 
 def test_defaults_are_relays_inside_and_outside_a_block():
@@ -123,7 +131,7 @@ def test_bad_values_are_refused_up_front(settings, message):
 
 
 def test_a_mode_that_needs_data_says_so():
-    needs_data = pytest.raises(ConfigError, match="needs a dataset")
+    needs_data = pytest.raises(ConfigError, match="calibrate_mode='kl_divergence' needs a dataset")
     with quantize.qconfig(calibrate_mode="kl_divergence"), needs_data:
         quantize.quantize(network())
 

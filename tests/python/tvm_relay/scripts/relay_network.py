@@ -28,7 +28,7 @@ for name in ("gamma", "beta", "mean", "var"):
 def run(module, weights):
     with tvm.transform.PassContext(opt_level=3):
         lib = relay.build(module, target="llvm", params=weights)
-    runner = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    runner = graph_executor.GraphModule(lib["default"](tvm.device("llvm", 0)))
     image = np.random.RandomState(1).rand(1, 3, 16, 16).astype("float32")
     runner.set_input("data", tvm.nd.array(image))
     runner.run()
