@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tvm
 from tvm import IRModule
 
-from tvm_quant.config import QuantizeConfig
+from tvm_quant.config import QuantizeConfig, WeightRounding
 from tvm_quant.dataset import CheckedDataset, as_dataset
 from tvm_quant.estimator import activation_estimator, weight_estimator
 from tvm_quant.hardware import hardware_row
@@ -34,7 +34,8 @@ from tvm_quant.transform import (
     RoundWeights,
     UntieScales,
 )
-from tvm_quant.transform.round_weights import KnownMoments
+from tvm_quant.transform.calibration_samples import SAMPLES
+from tvm_quant.transform.weight_rounding import LayerInputs, Moments
 
 Params = Mapping[str, npt.NDArray[Any]]
 
@@ -128,13 +129,14 @@ def pipeline(
     executor: Executor | None = None,
     progress: bool = False,
     statistics: Statistics | None = None,
-    moments: KnownMoments | None = None,
+    moments: dict[str, Moments] | None = None,
 ) -> list[tvm.transform.Pass]:
     """The passes of `quantize`, in order.
 
     Args:
         config, params, dataset, executor, progress, statistics: as for `quantize`.
-        moments: see `RoundWeights`.
+        moments: of what the layers read, by variable, as an earlier run on the same network left
+            them; an empty dictionary is filled.
 
     Raises:
         ConfigError: the config names no hardware row or estimator, or wants data that is missing.
@@ -149,9 +151,15 @@ def pipeline(
     if not has_data:
         config = replace(config, activation_estimator="global_scale")
     known = statistics if has_data else None
+    inputs = LayerInputs(moments={} if moments is None else moments)
+    wanted = moments is not None or config.weight_rounding is not WeightRounding.NEAREST
+    read = inputs if wanted else None
     profiling = []
     if dataset is not None and not len(statistics):
-        profiling = [_profile(config, dataset, statistics, executor, progress)]
+        profiling = [_profile(config, dataset, statistics, read, executor, progress)]
+    elif dataset is not None and wanted and not inputs.moments:
+        few = dataset.fitted(dataset.signature, min(SAMPLES, dataset.samples))
+        profiling = [_profile(config, few, Statistics(), read, executor, progress)]
     return [
         Prepare(params),
         Equalize(config),
@@ -160,10 +168,10 @@ def pipeline(
         *profiling,
         CalibrateActivations(known, config),
         UntieScales(config, known),
-        *([MatchScales(statistics, config)] if has_data else []),
+        *([MatchScales(statistics, config, inputs=inputs)] if has_data else []),
         FitAccumulators(config),
         CorrectBias(config, known, dataset, progress=progress),
-        RoundWeights(config, dataset, executor=executor, progress=progress, known=moments),
+        RoundWeights(config, dataset, executor=executor, progress=progress, inputs=inputs),
         RoundBias(),
         *_realize(config),
     ]
@@ -198,6 +206,7 @@ def _profile(
     config: QuantizeConfig,
     dataset: CheckedDataset,
     statistics: Statistics,
+    inputs: LayerInputs | None,
     executor: Executor | None,
     progress: bool,
 ) -> Profile:
@@ -208,6 +217,7 @@ def _profile(
         progress=progress,
         chunk=config.profile_chunk,
         on_bad=config.on_bad,
+        inputs=inputs,
     )
 
 

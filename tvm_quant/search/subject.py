@@ -19,7 +19,7 @@ from tvm_quant.search.layer_groups import LayerGroup, layer_groups
 from tvm_quant.statistics import Statistics
 from tvm_quant.transform import Annotate, Equalize, Prepare
 from tvm_quant.transform.profiling import profiled_tensors
-from tvm_quant.transform.round_weights import KnownMoments
+from tvm_quant.transform.weight_rounding import Moments
 
 Array = npt.NDArray[Any]
 
@@ -50,7 +50,7 @@ class Subject:
         self.executor = executor
         self.progress = progress
         self.statistics = Statistics() if statistics is None else statistics
-        self._moments: KnownMoments = {}
+        self._moments: dict[str, Moments] = {}
 
     def annotated(self, config: QuantizeConfig) -> IRModule:
         """The network with quantizers that are not calibrated."""

@@ -13,26 +13,48 @@ Batches = Iterable[Mapping[str, Array]]
 #: Inputs and number of samples.
 Batch = tuple[Mapping[str, Array], int]
 
+#: Samples that tell what layers read.
+SAMPLES = 64
 #: A sample counts at most this many times as much as the median one, however silent it is.
 MOST_WEIGHT = 16
 
 
-def chosen_batches(dataset: Batches, samples: int, *, batched: bool) -> list[Batch]:
-    """Batches of `samples` samples: evenly spaced, or the first where the length is unknown.
+class Choice:
+    """Which batches are chosen, told one after the other: `samples` samples in all.
 
-    Evenly spaced, since neighbours may be alike: a folder is sorted by class.
+    They are evenly spaced, since neighbours may be alike: a folder is sorted by class. Where the
+    length is unknown, they are the first.
     """
+
+    def __init__(self, dataset: Batches, samples: int):
+        self._length = len(dataset) if isinstance(dataset, Sized) else 0
+        self._samples = self._left = samples
+        self._index, self._step = 0, 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether no more are chosen."""
+        return self._left <= 0
+
+    def takes(self, size: int) -> bool:
+        """Whether the next batch, of `size` samples, is chosen."""
+        if not self._index:
+            self._step = max(self._length * size // self._samples, 1)
+        chosen = not self.complete and self._index % self._step == 0
+        self._index += 1
+        self._left -= size if chosen else 0
+        return chosen
+
+
+def chosen_batches(dataset: Batches, samples: int, *, batched: bool) -> list[Batch]:
+    """Batches of `samples` samples; see `Choice`."""
+    choice = Choice(dataset, samples)
     batches: list[Batch] = []
-    step = 1
-    for index, batch in enumerate(dataset):
+    for batch in dataset:
         size = len(next(iter(batch.values()))) if batched else 1
-        if not index and isinstance(dataset, Sized):
-            step = max(len(dataset) * size // samples, 1)
-        if index % step:
-            continue
-        batches.append((batch, size))
-        samples -= size
-        if samples <= 0:
+        if choice.takes(size):
+            batches.append((batch, size))
+        if choice.complete:
             break
     return batches
 

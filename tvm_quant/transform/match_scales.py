@@ -68,6 +68,7 @@ from tvm_quant.transform.channel_scale import (
 from tvm_quant.transform.channel_vector import along
 from tvm_quant.transform.code_sources import quantizers_of
 from tvm_quant.transform.quantizers import quantizers
+from tvm_quant.transform.weight_rounding import LayerInputs
 
 
 @tvm.transform.module_pass(opt_level=0, name="MatchScales")
@@ -77,11 +78,19 @@ class MatchScales:
     Args:
         statistics: of the profiled tensors, with their channels.
         config: the estimator of the changed weights; `match_channel_scales` switches the pass off.
+        inputs: learns the factors of what each layer reads.
     """
 
-    def __init__(self, statistics: Statistics, config: QuantizeConfig | None = None):
+    def __init__(
+        self,
+        statistics: Statistics,
+        config: QuantizeConfig | None = None,
+        *,
+        inputs: LayerInputs | None = None,
+    ):
         self.statistics = statistics
         self.config = config or QuantizeConfig()
+        self.inputs = inputs
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Run the pass."""
@@ -93,6 +102,9 @@ class MatchScales:
         folds = list(finder.folds())
         if not folds:
             return mod
+        if self.inputs is not None:
+            for fold in folds:
+                self.inputs.factors.update({str(var.name): fold.channels for var in fold.weights})
         return tvm.transform.Sequential([CalibrateWeights(self.config)])(_apply(mod, folds))
 
 
@@ -101,6 +113,7 @@ class _Fold:
     """Factors of the quantizers that make one tensor, and where they are undone.
 
     Attributes:
+        channels: factors of the channels that the readers see, (C,).
         quantizers: factors of each quantizer, in the shape of its operand.
         weights: new weight of each weight quantizer.
         before: inverse factors of the operand at a port of a call.
@@ -108,6 +121,7 @@ class _Fold:
         grid: scale and zero point of the scaled tensor.
     """
 
+    channels: Array
     quantizers: dict[relax.Var, Array]
     weights: dict[relax.Var, Array]
     before: dict[tuple[relax.Var, int], Array]
@@ -173,6 +187,7 @@ class _Finder:
         sizes = [len(known.low) for known in channels if known is not None]
         parts = np.split(factors, np.cumsum(sizes)[:-1])
         return _Fold(
+            channels=factors,
             quantizers={
                 var: along(part, axis, _rank(var)) for var, part in zip(ordered, parts, strict=True)
             },

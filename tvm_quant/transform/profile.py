@@ -18,12 +18,14 @@ from contextlib import closing, contextmanager
 import tvm
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from threadpoolctl import threadpool_limits
 from tvm import IRModule
 
 from tvm_quant.config import BadData
 from tvm_quant.dataset.check import is_batched
 from tvm_quant.errors import CalibrationError
 from tvm_quant.ir import io_signature, tapped
+from tvm_quant.ir.signature import main_function
 from tvm_quant.statistics import Statistics
 from tvm_quant.transform.profiling import (
     Batch,
@@ -36,6 +38,14 @@ from tvm_quant.transform.profiling import (
 )
 from tvm_quant.transform.quantizers import strip_quantizers
 from tvm_quant.transform.range_records import CalibrationWarning
+from tvm_quant.transform.weight_rounding import (
+    LayerInputs,
+    LayerReading,
+    Moments,
+    Reading,
+    add_reads,
+    weight_layers,
+)
 
 
 @tvm.transform.module_pass(opt_level=0, name="Profile")
@@ -51,6 +61,7 @@ class Profile:
         chunk: batches per task. Sums of channels depend on it in their last bits, on the number of
             workers they do not.
         on_bad: what to do with batches that make NaN or Inf anywhere in the network.
+        inputs: learns what the layers read of some samples, for RoundWeights.
         target: what to run the network on.
     """
 
@@ -63,6 +74,7 @@ class Profile:
         progress: bool = False,
         chunk: int = 8,
         on_bad: BadData = BadData.ERROR,
+        inputs: LayerInputs | None = None,
         target: str = "llvm",
     ):
         self.dataset = dataset
@@ -71,6 +83,7 @@ class Profile:
         self.progress = progress
         self.chunk = chunk
         self.on_bad = on_bad
+        self.inputs = inputs
         self.target = target
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
@@ -78,23 +91,41 @@ class Profile:
         tensors = profiled_tensors(mod)
         if not tensors:
             return mod
-        graph = tapped(strip_quantizers(mod), [tensor.name for tensor in tensors])
+        names = [tensor.name for tensor in tensors]
+        layers = self._layers(mod, names)
         task = ProfileTask(
-            worker=Worker(graph, self.target),
+            worker=Worker(tapped(strip_quantizers(mod), names), self.target),
             tensors=tuple(tensors),
             on_bad=self.on_bad,
             fingerprint=fingerprint(mod),
+            reading=Reading(operands=tuple(names), layers=tuple(layers.values())),
         )
-        self._run(task, batched=is_batched(io_signature(mod)))
+        moments = {name: Moments() for name in layers}
+        # Threads work on samples side by side; those of BLAS would wait for them.
+        with threadpool_limits(1, user_api="blas"):
+            self._run(task, moments, batched=is_batched(io_signature(mod)))
+        if self.inputs is not None:
+            self.inputs.moments.update({name: m.finished() for name, m in moments.items()})
         return mod
 
-    def _run(self, task: ProfileTask, *, batched: bool) -> None:
+    def _layers(self, mod: IRModule, tapped_names: list[str]) -> dict[str, LayerReading]:
+        """How the layers read whose moments are wanted."""
+        if self.inputs is None:
+            return {}
+        readings = {
+            name: layer.reading for name, layer in weight_layers(main_function(mod)).items()
+        }
+        return {name: r for name, r in readings.items() if r.operand in tapped_names}
+
+    def _run(self, task: ProfileTask, moments: dict[str, Moments], *, batched: bool) -> None:
         skipped: list[str] = []
         seen = 0
         work = chunks(self.dataset, self.chunk, batched=batched)
         with self._bar() as advance, closing(ordered_map(task, work, self.executor)) as results:
             for result in results:
                 self.statistics.merge(result.statistics)
+                for reads in result.reads:
+                    add_reads(moments, reads)
                 skipped += result.skipped
                 seen += result.samples
                 advance(result.batches)

@@ -24,9 +24,19 @@ from tvm_quant.op import (
     simulated_quantize_numpy,
     spec_of,
 )
-from tvm_quant.transform import Realize, RoundWeights, round_weights
+from tvm_quant.statistics import Statistics
+from tvm_quant.transform import (
+    Annotate,
+    CalibrateActivations,
+    CalibrateWeights,
+    Prepare,
+    Profile,
+    Realize,
+    RoundWeights,
+    round_weights,
+)
 from tvm_quant.transform.quantizers import set_constants, set_scales, strip_quantizers
-from tvm_quant.transform.weight_rounding import SHARES, patches
+from tvm_quant.transform.weight_rounding import SHARES, LayerInputs, patches
 
 R, NN = relax.op, relax.op.nn
 S8 = QuantSpec(narrow=True)
@@ -221,12 +231,18 @@ def test_steps_that_are_powers_of_two_stay_so():
     np.testing.assert_array_equal(mantissas, 0.5)
 
 
-def test_known_moments_spare_a_run(monkeypatch):
-    before, _ = calibrated(one_layer(LAYERS["plain"]), X, config=FOUR_BITS)
-    known = {}
-    first = RoundWeights(FOUR_BITS, [{"x": X}], known=known)(before)
+def test_what_profile_saw_spares_a_run(monkeypatch):
+    mod = tvm.transform.Sequential([Prepare(), Annotate(FOUR_BITS), CalibrateWeights(FOUR_BITS)])(
+        one_layer(LAYERS["plain"])
+    )
+    inputs, statistics = LayerInputs(), Statistics()
+    Profile([{"x": X}], statistics, inputs=inputs)(mod)
+    before = CalibrateActivations(statistics, FOUR_BITS)(mod)
+    measured = RoundWeights(FOUR_BITS, [{"x": X}])(before)
     monkeypatch.setattr(round_weights, "gather_moments", None)
-    tvm.ir.assert_structural_equal(RoundWeights(FOUR_BITS, [{"x": X}], known=known)(before), first)
+    tvm.ir.assert_structural_equal(
+        RoundWeights(FOUR_BITS, [{"x": X}], inputs=inputs)(before), measured
+    )
 
 
 def test_bad_samples_change_nothing():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tvm_quant.config import BadData
 from tvm_quant.errors import CalibrationError
 from tvm_quant.statistics import BatchExtremes, Statistics, TensorCollector
+from tvm_quant.transform.calibration_samples import SAMPLES, Choice
 from tvm_quant.transform.profiling.graph import ProfiledTensor
 from tvm_quant.transform.profiling.worker import Worker
 
@@ -26,11 +27,11 @@ class Chunk:
 
     Attributes:
         first: index of the first sample.
-        batches: (inputs, number of samples) in order.
+        batches: (inputs, number of samples, whether chosen to be read) in order.
     """
 
     first: int
-    batches: list[tuple[Batch, int]]
+    batches: list[tuple[Batch, int, bool]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +42,14 @@ class Profiled:
         statistics: of the good batches.
         samples, batches: how many the task was given.
         skipped: why each bad batch was left out.
+        reads: what was read of each good chosen batch.
     """
 
     statistics: Statistics
     samples: int
     batches: int
     skipped: list[str]
+    reads: list[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +61,14 @@ class ProfileTask:
         tensors: what to gather.
         on_bad: what to do with a batch whose values are not finite.
         fingerprint: of the network.
+        reading: what else to take of the values of chosen batches.
     """
 
     worker: Worker
     tensors: tuple[ProfiledTensor, ...]
     on_bad: BadData
     fingerprint: str
+    reading: Callable[[Sequence[Array]], Any]
 
     def __call__(self, chunk: Chunk) -> Profiled:
         """Gather the statistics of one chunk.
@@ -73,11 +78,13 @@ class ProfileTask:
         """
         collectors = [TensorCollector(axis=tensor.axis) for tensor in self.tensors]
         skipped: list[str] = []
+        reads: list[Any] = []
         first, good = chunk.first, 0
-        for batch, samples in chunk.batches:
+        for batch, samples, chosen in chunk.batches:
+            values = self.worker.run(batch)
             extremes = [
                 BatchExtremes.of(value, samples=samples, axis=tensor.axis)
-                for value, tensor in zip(self.worker.run(batch), self.tensors, strict=True)
+                for value, tensor in zip(values, self.tensors, strict=True)
             ]
             bad = self._what_is_bad(extremes, first)
             first += samples
@@ -89,6 +96,8 @@ class ProfileTask:
             good += samples
             for collector, extreme in zip(collectors, extremes, strict=True):
                 collector.add_checked(extreme)
+            if chosen:
+                reads.append(self.reading(values))
         statistics = Statistics(
             {t.name: c.statistics() for t, c in zip(self.tensors, collectors, strict=True)},
             samples=good,
@@ -99,6 +108,7 @@ class ProfileTask:
             samples=first - chunk.first,
             batches=len(chunk.batches),
             skipped=skipped,
+            reads=reads,
         )
 
     def _what_is_bad(self, extremes: list[BatchExtremes], first: int) -> str | None:
@@ -123,10 +133,12 @@ def chunks(dataset: Iterable[Batch], size: int, *, batched: bool) -> Iterator[Ch
     """
     first = 0
     batches = iter(dataset)
+    choice = Choice(dataset, SAMPLES)
     while block := list(islice(batches, size)):
-        sized = [(batch, _samples(batch) if batched else 1) for batch in block]
+        sizes = [_samples(batch) if batched else 1 for batch in block]
+        sized = [(batch, n, choice.takes(n)) for batch, n in zip(block, sizes, strict=True)]
         yield Chunk(first=first, batches=sized)
-        first += sum(samples for _batch, samples in sized)
+        first += sum(sizes)
 
 
 def _samples(batch: Batch) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,8 +34,8 @@ class Blocks:
     def __init__(self, shape: tuple[int, ...], axes: ContractionAxes):
         self.shape = shape
         self.axes = axes
-        self._place = weight_by_output(np.arange(np.prod(shape)).reshape(shape), axes)
-        self.outputs, self.inputs, self.taps = self._place.shape
+        by_output = weight_by_output(np.empty(shape, np.int8), axes)
+        self.outputs, self.inputs, self.taps = by_output.shape
         self.rows = self.outputs // axes.groups
         self.parts = -(-self.inputs * self.taps // COLUMNS)
         self.channels = -(-self.inputs // self.parts)
@@ -58,20 +59,28 @@ class Blocks:
     def to_weight(self, blocks: Array) -> Array:
         """Inverse of `of_weight`, in the shape of the weight."""
         groups = blocks.reshape(self.axes.groups, -1, self.taps, self.rows)[:, : self.inputs]
-        weight = np.empty(self._place.size, blocks.dtype)
-        weight[self._place.reshape(-1)] = groups.transpose(0, 3, 1, 2).reshape(-1)
+        weight = np.empty(math.prod(self.shape), blocks.dtype)
+        places = np.arange(weight.size, dtype=np.min_scalar_type(weight.size))
+        by_output = weight_by_output(places.reshape(self.shape), self.axes)
+        weight[by_output.reshape(-1)] = groups.transpose(0, 3, 1, 2).reshape(-1)
         return weight.reshape(self.shape)
 
     def sum_parts(self, sums: Array) -> Array:
         """What the blocks add to their output channels, (B, R), summed: (O,)."""
         return np.asarray(sums.reshape(-1, self.parts, self.rows).sum(axis=1).reshape(-1))
 
-    def slices(self) -> Iterator[slice]:
-        """The blocks, as many at a time as `ELEMENTS` allows."""
+    def slices(self) -> Iterator[tuple[slice, list[slice]]]:
+        """Some blocks and some of their rows at a time, as many as `ELEMENTS` allows.
+
+        Yields:
+            (blocks, [rows, rows, ...]): together all of (B, ..., R).
+        """
         columns = self.channels * self.taps
         some = max(1, ELEMENTS // (columns * max(columns, self.rows)))
+        rows = max(1, ELEMENTS // (columns * some))
         for start in range(0, self.axes.groups * self.parts, some):
-            yield slice(start, start + some)
+            by_rows = [slice(row, row + rows) for row in range(0, self.rows, rows)]
+            yield slice(start, start + some), by_rows
 
     def _split(self, groups: Array) -> Array:
         """(G, inputs, taps, any) as (B, K, any)."""

@@ -49,16 +49,33 @@ def round_with_feedback(
     >>> round_with_feedback(weight, alike, one, -9 * one, 9 * one).reshape(-1).tolist()
     [0.0, 1.0]
     """
-    damped = _damped(covariance)
-    order = np.argsort(-np.einsum("bkk->bk", damped), axis=1, kind="stable")[:, :, None]
-    columns = np.take_along_axis(damped, order.swapaxes(1, 2), 2)
-    ordered = np.take_along_axis(columns, order, 1)
-    rounding = _Rounding(ordered, np.take_along_axis(weight, order, 1), step, low, high)
-    codes = np.empty_like(weight)
-    np.put_along_axis(codes, order, rounding.codes, 1)
-    nearest = round_to_nearest(weight, step, low, high)
-    better = rounding.error < _error(nearest * step - weight, damped)
-    return np.where(better[:, None], codes, nearest)
+    return Feedback(covariance).codes(weight, step, low, high)
+
+
+class Feedback:
+    """What the inputs of B blocks tell about their errors: computed once for any number of rows.
+
+    Args:
+        covariance: of the inputs, float64, (B, K, K).
+    """
+
+    def __init__(self, covariance: Array):
+        self._damped = _damped(covariance)
+        self._order = np.argsort(-np.einsum("bkk->bk", self._damped), axis=1, kind="stable")
+        order = self._order[:, :, None]
+        columns = np.take_along_axis(self._damped, order.swapaxes(1, 2), 2)
+        self._factor = _inverse_factor(np.take_along_axis(columns, order, 1))
+
+    def codes(self, weight: Array, step: Array, low: Array, high: Array) -> Array:
+        """Codes of some rows; arguments and result as of `round_with_feedback`."""
+        order = self._order[:, :, None]
+        ordered = np.take_along_axis(weight, order, 1)
+        rounding = _Rounding(self._factor, ordered, step, low, high)
+        codes = np.empty_like(weight)
+        np.put_along_axis(codes, order, rounding.codes, 1)
+        nearest = round_to_nearest(weight, step, low, high)
+        better = rounding.error < _error(nearest * step - weight, self._damped)
+        return np.where(better[:, None], codes, nearest)
 
 
 def output_error(difference: Array, covariance: Array) -> Array:
@@ -88,8 +105,8 @@ class _Rounding:
             what is left of its input when those before are known, add up to it.
     """
 
-    def __init__(self, covariance: Array, weight: Array, step: Array, low: Array, high: Array):
-        self._factor = _inverse_factor(covariance)
+    def __init__(self, factor: Array, weight: Array, step: Array, low: Array, high: Array):
+        self._factor = factor
         self._weight, self._grid = weight, (step, low, high)
         self.codes, self._errors = np.empty_like(weight), np.empty_like(weight)
         self._round(0, weight.shape[1])

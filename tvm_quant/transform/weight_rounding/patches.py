@@ -2,7 +2,7 @@
 
     conv2d    y[n, o, p] = sum over c, t of w[o, c, t] * patch[n, c, t, p]
 
-The network itself picks the elements (`taken`), so that nothing larger leaves it.
+`taken` picks the elements of a few positions, so that nothing larger is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax
 
-from tvm_quant.ir import constant, op_name, tensor_shape
+from tvm_quant.ir import op_name, tensor_shape
 from tvm_quant.op import contraction_axes
 from tvm_quant.transform.kernel_axes import kernel_axes
 
@@ -61,10 +61,10 @@ class Patches:
         reads = {axis: (index, index >= 0) for axis, index in enumerate(spread, 1)}
         return cls(rows=0, channels=channels, reads=reads)
 
-    def taken(self, data: relax.Expr) -> relax.Expr:
+    def taken(self, data: Array) -> Array:
         """The elements of operand 0 that the patches hold: sizes P * T along the read axes."""
         for axis, (index, _meets) in self.reads.items():
-            data = relax.op.take(data, constant(index.reshape(-1)), axis=axis, mode="clip")
+            data = data.take(index.reshape(-1), axis=axis, mode="clip")
         return data
 
     def arranged(self, taken: Array) -> Array:

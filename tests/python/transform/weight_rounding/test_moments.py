@@ -7,7 +7,14 @@ from plain_tvm import build
 from realized import normal
 from tvm_quant.ir import bindings, constant_value
 from tvm_quant.op import contraction_axes
-from tvm_quant.transform.weight_rounding import Blocks, Patches, blocks, gather_moments, patches
+from tvm_quant.transform.weight_rounding import (
+    Blocks,
+    LayerReading,
+    Patches,
+    blocks,
+    gather_moments,
+    patches,
+)
 
 R, NN = relax.op, relax.op.nn
 ALL = slice(None)
@@ -58,7 +65,8 @@ def layer_of(mod):
 
 def moments_of(mod, *data):
     call, _weight, split = layer_of(mod)
-    return gather_moments(mod, {"y": (Patches.of(call), split)}, [{"x": x} for x in data])["y"]
+    reading = LayerReading(operand="x", patches=Patches.of(call), blocks=split)
+    return gather_moments(mod, {"y": reading}, [{"x": x} for x in data])["y"]
 
 
 @pytest.mark.parametrize("name", LAYERS)
