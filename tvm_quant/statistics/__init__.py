@@ -16,6 +16,7 @@ from tvm_quant.statistics.tensor import (
     TensorStatistics,
     interpolate_counts,
 )
+from tvm_quant.statistics.thinning import Thinning
 
 __all__ = [
     "BatchExtremes",
@@ -28,6 +29,7 @@ __all__ = [
     "Statistics",
     "TensorCollector",
     "TensorStatistics",
+    "Thinning",
     "Window",
     "interpolate_counts",
     "join_spreads",

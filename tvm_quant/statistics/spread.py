@@ -25,7 +25,6 @@ Array = npt.NDArray[Any]
 SHIFT = 20
 BINS_PER_OCTAVE = 1 << (23 - SHIFT)
 BINS = 20 * BINS_PER_OCTAVE  # below the largest magnitude; the first one holds all that is smaller
-PIXELS = 64  # of a channel of a sample are counted, evenly spread, at most
 TOGETHER = 8  # samples that are counted at once
 
 
@@ -152,10 +151,15 @@ class SpreadCollector:
 
     Samples wait until a few can be counted together: the weights of all channels are larger than
     what a sample adds to them, and cost more to move.
+
+    Args:
+        channels: how many.
+        pixels: of a channel of a sample that are counted, evenly spread, at most.
     """
 
-    def __init__(self, channels: int):
+    def __init__(self, channels: int, pixels: int):
         self._start = 0
+        self._pixels = pixels
         self._weights = np.zeros((channels, 2, 0))
         self._given = False  # whether a `ChannelSpread` holds the weights
         self._waiting: list[tuple[Array, float]] = []
@@ -167,7 +171,7 @@ class SpreadCollector:
             view: float32, (N, before, C, after).
             energy: sum of the squares of each sample, (N,).
         """
-        counted = thinned(view, PIXELS)
+        counted = thinned(view, self._pixels)
         share = view[0].size / counted[0].size if counted.size else 0.0
         for sample, total in zip(counted, energy, strict=True):
             if total > 0:

@@ -11,13 +11,9 @@ import numpy.typing as npt
 from tvm_quant.errors import CalibrationError
 from tvm_quant.statistics.channels import ChannelCollector, ChannelStatistics
 from tvm_quant.statistics.histogram import FloatHistogram, HistogramCounter
-from tvm_quant.statistics.thinning import thinned
+from tvm_quant.statistics.thinning import Thinning
 
 Array = npt.NDArray[Any]
-
-
-VALUES = 1 << 16  # of a sample that are counted, at most
-LEAST_PIXELS = 32  # of a channel of a sample that are counted whatever the number of channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +38,8 @@ class TensorStatistics:
     `merge` is exact and associative but for the channel sums, which are rounded in float64.
     Memory: a few hundred kB for the histogram, and 8 bytes a sample.
 
-    Extremes are those of all values. Of samples of more than 65536 values, the histogram and the
-    moments of channels count evenly spaced pixels, at least 32 of a channel.
+    Extremes are those of all values. Of large samples, the histogram and the moments of channels
+    count evenly spaced pixels; see `Thinning`.
 
     Attributes:
         histogram: of the counted values.
@@ -159,10 +155,16 @@ class TensorStatistics:
 
 
 class TensorCollector:
-    """Gathers `TensorStatistics` batch by batch."""
+    """Gathers `TensorStatistics` batch by batch.
 
-    def __init__(self, *, axis: int | None = None):
+    Args:
+        axis: of the channels, or None.
+        thinning: how much is counted.
+    """
+
+    def __init__(self, *, axis: int | None = None, thinning: Thinning | None = None):
         self.axis = axis
+        self._thinning = thinning or Thinning()
         self._counter = HistogramCounter()
         self._low: list[Array] = []
         self._high: list[Array] = []
@@ -189,8 +191,9 @@ class TensorCollector:
         """Add a batch whose extremes are known to be finite."""
         self._low.append(batch.low)
         self._high.append(batch.high)
-        self._counter.add(batch.counted)
-        self._add_channels(batch)
+        counted = self._thinning.counted(batch.view)
+        self._counter.add(counted)
+        self._add_channels(batch, counted)
 
     def statistics(self) -> TensorStatistics:
         """What has been gathered so far."""
@@ -203,17 +206,17 @@ class TensorCollector:
             channels=channels.statistics() if channels else None,
         )
 
-    def _add_channels(self, batch: BatchExtremes) -> None:
+    def _add_channels(self, batch: BatchExtremes, counted: Array) -> None:
         if batch.axis is None or not batch.data.size:
             self._has_channels = False
             return
         channels = batch.data.shape[batch.axis]
         if self._channels is None:
-            self._channels = ChannelCollector(batch.axis, channels)
+            self._channels = ChannelCollector(batch.axis, channels, self._thinning)
         if self._channels.channels != channels:
             self._has_channels = False
         if self._has_channels:
-            batch.add_to(self._channels)
+            batch.add_to(self._channels, counted)
 
 
 class BatchExtremes:
@@ -223,13 +226,11 @@ class BatchExtremes:
         data: float32, the batch.
         axis: of its channels, or None.
         low, high: extremes of each sample, float32, (S,). NaN and Inf show up here.
-        counted: the values that are counted, (N, before, C, after).
+        view: the batch as (N, before, C, after).
     """
 
     def __init__(self, data: Array, view: Array, axis: int | None, samples: int):
-        self.data, self.axis, self.samples = data, axis, samples
-        pixels = max(VALUES // max(view.shape[2], 1), LEAST_PIXELS)
-        self.counted = np.ascontiguousarray(thinned(view, pixels))
+        self.data, self.view, self.axis, self.samples = data, view, axis, samples
         # One axis at a time is faster than both at once.
         self._low = view.min(axis=3, initial=np.inf).min(axis=1, initial=np.inf)
         self._high = view.max(axis=3, initial=-np.inf).max(axis=1, initial=-np.inf)
@@ -249,9 +250,9 @@ class BatchExtremes:
         bad = np.flatnonzero(~np.isfinite(self.low) | ~np.isfinite(self.high))
         return int(bad[0]) if bad.size and self.data.size else None
 
-    def add_to(self, channels: ChannelCollector) -> None:
-        """Add the batch to the statistics of its channels."""
-        channels.add(self.counted, self._low, self._high, samples=self.samples)
+    def add_to(self, channels: ChannelCollector, counted: Array) -> None:
+        """Add the batch, of which some is counted, to the statistics of its channels."""
+        channels.add(counted, self._low, self._high, samples=self.samples)
 
 
 def interpolate_counts(edges: Array, cumulative: Array, at: Array) -> Array:

@@ -22,11 +22,12 @@ from threadpoolctl import threadpool_limits
 from tvm import IRModule
 
 from tvm_quant.config import BadData
+from tvm_quant.dataset import CheckedDataset
 from tvm_quant.dataset.check import is_batched
 from tvm_quant.errors import CalibrationError
 from tvm_quant.ir import io_signature, tapped
 from tvm_quant.ir.signature import main_function
-from tvm_quant.statistics import Statistics
+from tvm_quant.statistics import Statistics, Thinning
 from tvm_quant.transform.profiling import (
     Batch,
     ProfileTask,
@@ -98,6 +99,7 @@ class Profile:
             tensors=tuple(tensors),
             on_bad=self.on_bad,
             fingerprint=fingerprint(mod),
+            thinning=Thinning.of_samples(_samples(self.dataset)),
             reading=Reading(operands=tuple(names), layers=tuple(layers.values())),
         )
         moments = {name: Moments() for name in layers}
@@ -161,3 +163,8 @@ class Profile:
         with Progress(*columns, console=console, transient=True, disable=not self.progress) as bar:
             row = bar.add_task("", total=total)
             yield lambda batches: bar.advance(row, batches)
+
+
+def _samples(dataset: Iterable[Batch]) -> int:
+    """How many samples there are; 0 where that is unknown."""
+    return dataset.samples if isinstance(dataset, CheckedDataset) else 0

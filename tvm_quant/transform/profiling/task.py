@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tvm_quant.config import BadData
 from tvm_quant.errors import CalibrationError
-from tvm_quant.statistics import BatchExtremes, Statistics, TensorCollector
+from tvm_quant.statistics import BatchExtremes, Statistics, TensorCollector, Thinning
 from tvm_quant.transform.calibration_samples import SAMPLES, Choice
 from tvm_quant.transform.profiling.graph import ProfiledTensor
 from tvm_quant.transform.profiling.worker import Worker
@@ -61,6 +61,7 @@ class ProfileTask:
         tensors: what to gather.
         on_bad: what to do with a batch whose values are not finite.
         fingerprint: of the network.
+        thinning: how much of each sample is counted.
         reading: what else to take of the values of chosen batches.
     """
 
@@ -68,6 +69,7 @@ class ProfileTask:
     tensors: tuple[ProfiledTensor, ...]
     on_bad: BadData
     fingerprint: str
+    thinning: Thinning
     reading: Callable[[Sequence[Array]], Any]
 
     def __call__(self, chunk: Chunk) -> Profiled:
@@ -76,7 +78,7 @@ class ProfileTask:
         Raises:
             CalibrationError: a value is NaN or Inf, and such batches are not to be skipped.
         """
-        collectors = [TensorCollector(axis=tensor.axis) for tensor in self.tensors]
+        collectors = [TensorCollector(axis=t.axis, thinning=self.thinning) for t in self.tensors]
         skipped: list[str] = []
         reads: list[Any] = []
         first, good = chunk.first, 0
