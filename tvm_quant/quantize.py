@@ -34,6 +34,7 @@ from tvm_quant.transform import (
     RoundWeights,
     UntieScales,
 )
+from tvm_quant.transform.calibrate_activations import needs_counts
 from tvm_quant.transform.calibration_samples import SAMPLES
 from tvm_quant.transform.weight_rounding import LayerInputs, Moments
 
@@ -145,6 +146,8 @@ def pipeline(
     if config.weight_estimator is not None:
         weight_estimator(config.weight_estimator, config.estimator_options)
     activation_estimator(config.activation_estimator, config.estimator_options)
+    # Those of a caller may serve other estimators later.
+    counts = statistics is not None or needs_counts(config)
     if statistics is None:
         statistics = Statistics()
     has_data = dataset is not None or len(statistics) > 0
@@ -156,10 +159,10 @@ def pipeline(
     read = inputs if wanted else None
     profiling = []
     if dataset is not None and not len(statistics):
-        profiling = [_profile(config, dataset, statistics, read, executor, progress)]
+        profiling = [_profile(config, dataset, statistics, read, executor, progress, counts=counts)]
     elif dataset is not None and wanted and not inputs.moments:
         few = dataset.fitted(dataset.signature, min(SAMPLES, dataset.samples))
-        profiling = [_profile(config, few, Statistics(), read, executor, progress)]
+        profiling = [_profile(config, few, Statistics(), read, executor, progress, counts=False)]
     return [
         Prepare(params),
         Equalize(config),
@@ -209,6 +212,8 @@ def _profile(
     inputs: LayerInputs | None,
     executor: Executor | None,
     progress: bool,
+    *,
+    counts: bool,
 ) -> Profile:
     return Profile(
         dataset,
@@ -217,6 +222,7 @@ def _profile(
         progress=progress,
         chunk=config.profile_chunk,
         on_bad=config.on_bad,
+        counts=counts,
         inputs=inputs,
     )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +24,7 @@ from tvm_quant.bench.peers import onnxruntime_prepared, onnxruntime_static
 from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.bench.report import Sheet, number, publish, stderr
 from tvm_quant.bench.samples import Samples
-from tvm_quant.config import QuantizeConfig
+from tvm_quant.config import BiasCorrection, QuantizeConfig, WeightRounding
 from tvm_quant.dataset import as_dataset
 from tvm_quant.quantize import data_inputs, pipeline
 
@@ -85,9 +87,19 @@ class Stopwatch:
         self.parts.append(Part(name=name, seconds=seconds, cpu_seconds=cpu_seconds))
 
 
-def _tvm_quant(model: Path, samples: Samples, _folder: Path, watch: Stopwatch) -> None:
-    """The passes of `tvm_quant.quantize` in its default configuration."""
-    config = QuantizeConfig()
+#: What `quantize_static` does: ranges from extremes, weights rounded to nearest, biases left alone.
+MINMAX = QuantizeConfig(
+    activation_estimator="minmax",
+    weight_rounding=WeightRounding.NEAREST,
+    bias_correction=BiasCorrection.NONE,
+    match_channel_scales=False,
+)
+
+
+def _tvm_quant(
+    config: QuantizeConfig, model: Path, samples: Samples, _folder: Path, watch: Stopwatch
+) -> None:
+    """The passes of `tvm_quant.quantize`."""
     with watch.part("load"):
         mod, params = frontend.load(model)
         data = as_dataset(samples, data_inputs(mod, params))
@@ -105,11 +117,25 @@ def _onnxruntime(model: Path, samples: Samples, folder: Path, watch: Stopwatch) 
         onnxruntime_static(prepared, samples, 1, folder)
 
 
-QUANTIZERS: dict[str, Callable[[Path, Samples, Path, Stopwatch], None]] = {
-    "tvm_quant": _tvm_quant,
-    "onnxruntime": _onnxruntime,
+@dataclass(frozen=True, kw_only=True)
+class Quantizer:
+    """A row of `QUANTIZERS`.
+
+    Attributes:
+        package: that has to be there.
+        quantize: from (model file, samples, folder to work in, stopwatch).
+    """
+
+    package: str
+    quantize: Callable[[Path, Samples, Path, Stopwatch], None]
+
+
+QUANTIZERS: dict[str, Quantizer] = {
+    "tvm_quant": Quantizer(package="tvm_quant", quantize=partial(_tvm_quant, QuantizeConfig())),
+    "tvm_quant, min-max": Quantizer(package="tvm_quant", quantize=partial(_tvm_quant, MINMAX)),
+    "onnxruntime, min-max": Quantizer(package="onnxruntime", quantize=_onnxruntime),
 }
-"""{name of the module: what it does}."""
+"""By the name that results show."""
 
 
 def quantize_time(
@@ -119,10 +145,13 @@ def quantize_time(
     json: options.Json = None,
     markdown: options.Markdown = None,
 ) -> None:
-    """Compare the time to quantize with ONNX Runtime's, where it is installed."""
+    """Compare the time to quantize with ONNX Runtime's, where it is installed.
+
+    Systems take turns, each in a process of its own; the table has the medians.
+    """
     results: list[Quantized] = []
     names = cases.networks(only or ["zoo/resnet50"])
-    systems = [system for system in QUANTIZERS if importlib.util.find_spec(system)]
+    systems = [n for n, row in QUANTIZERS.items() if importlib.util.find_spec(row.package)]
     for name in names:
         for _ in range(rounds):
             for system in systems:
@@ -137,7 +166,7 @@ def measure(name: str, system: str, samples: int) -> Quantized:
     watch = Stopwatch()
     with tempfile.TemporaryDirectory() as path:
         model, data = cases.case(name, Path(path), samples)
-        QUANTIZERS[system](model, data, Path(path), watch)
+        QUANTIZERS[system].quantize(model, data, Path(path), watch)
     return Quantized(
         network=name,
         system=system,
@@ -147,10 +176,31 @@ def measure(name: str, system: str, samples: int) -> Quantized:
     )
 
 
-def times_sheet(results: Sequence[Quantized]) -> Sheet:
-    """A row for each quantization, then one for each of its longer parts."""
-    rows: list[list[str]] = []
+def medians(results: Sequence[Quantized]) -> list[Quantized]:
+    """One for each network and system, with the median of each figure over the turns."""
+    turns: dict[tuple[str, str], list[Quantized]] = {}
     for result in results:
+        turns.setdefault((result.network, result.system), []).append(result)
+    return [_median(same) for same in turns.values()]
+
+
+def _median(turns: Sequence[Quantized]) -> Quantized:
+    parts = [
+        Part(
+            name=same[0].name,
+            seconds=statistics.median(part.seconds for part in same),
+            cpu_seconds=statistics.median(part.cpu_seconds for part in same),
+        )
+        for same in zip(*(turn.parts for turn in turns), strict=True)
+    ]
+    peak_mb = statistics.median(turn.peak_mb for turn in turns)
+    return dataclasses.replace(turns[0], parts=parts, peak_mb=peak_mb)
+
+
+def times_sheet(results: Sequence[Quantized]) -> Sheet:
+    """A row for each network and system, then one for each of its longer parts."""
+    rows: list[list[str]] = []
+    for result in medians(results):
         head = [result.network, result.system, str(result.samples)]
         rows.append([*head, "all", *_times(result.whole), number(result.peak_mb, 0)])
         rows += [

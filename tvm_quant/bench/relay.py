@@ -12,16 +12,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import onnx
 import typer
 
 from tvm_quant.bench import options, relay_script
-from tvm_quant.bench.report import Sheet, number, publish
+from tvm_quant.bench.light import LIGHT, light
+from tvm_quant.bench.report import Sheet, number, publish, stderr
 from tvm_quant.errors import ConfigError, UnsupportedError
 
 SCRIPT = Path(relay_script.__file__)
 OracleOption = Annotated[
     Path, typer.Option(help="Python of an environment whose TVM still has Relay.")
 ]
+ModeOption = Annotated[str, typer.Option(help="Modes to measure: a shell pattern.")]
 TargetOption = Annotated[str, typer.Option(help="What the stack of old compiles for.")]
 
 
@@ -29,32 +32,60 @@ def relay(
     oracle_python: OracleOption = Path("python3.10"),
     oracle_target: TargetOption = "llvm -mtriple=x86_64-pc-linux-gnu -mcpu=core-avx2",
     only: options.Only = None,
+    mode: ModeOption = "*",
     json: options.Json = None,
     markdown: options.Markdown = None,
 ) -> None:
-    """Error, quantize time and latency of the old relay.quantize and of ours, on one script."""
-    names = select(only)
-    old = run_script([str(oracle_python)], oracle_target, *names, own=False)
-    new = run_script([sys.executable, "-m", "tvm_relay"], "llvm", *names, own=True)
-    rows = paired(old, new)
+    """Error, quantize time and latency of the old relay.quantize and of ours, on one script.
+
+    Whole networks (light_*) take the old stack minutes for each mode: they are measured where
+    --only names them.
+    """
+    names = matching(only or list(relay_script.NETS), [*relay_script.NETS, *LIGHT])
+    modes = matching([mode], list(relay_script.MODES))
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        with stderr().status(f"{name} ..."):
+            rows += in_turn(name, modes, oracle_python, oracle_target)
     publish(sheet(rows), rows, json, markdown)
 
 
-def select(patterns: Sequence[str] | None) -> list[str]:
-    """Networks of the script that match one of the patterns; all without patterns.
+def in_turn(
+    name: str, modes: Sequence[str], oracle_python: Path, oracle_target: str
+) -> list[dict[str, Any]]:
+    """Rows of one network: first the stack of old, then ours."""
+    with tempfile.TemporaryDirectory() as folder:
+        network = name
+        if name in LIGHT:
+            network = str(Path(folder) / f"{name}.onnx")
+            onnx.save(light(name), network)
+        indices = ",".join(str(list(relay_script.MODES).index(mode)) for mode in modes)
+        old = _tried(name, modes, [str(oracle_python)], oracle_target, indices, network, own=False)
+        ours = [sys.executable, "-m", "tvm_relay"]
+        new = _tried(name, modes, ours, "llvm", indices, network, own=True)
+    return paired(old, new)
+
+
+def matching(patterns: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The names that match one of the patterns, in their order.
 
     Raises:
         ConfigError: a pattern matches nothing.
     """
-    for pattern in patterns or ():
-        if not fnmatch.filter(relay_script.NETS, pattern):
-            known = ", ".join(relay_script.NETS)
-            raise ConfigError(f"no network matches '{pattern}'; there are {known}")
-    return [
-        name
-        for name in relay_script.NETS
-        if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-    ]
+    for pattern in patterns:
+        if not fnmatch.filter(known, pattern):
+            raise ConfigError(f"nothing matches '{pattern}'; there are {', '.join(known)}")
+    return [name for name in known if any(fnmatch.fnmatchcase(name, p) for p in patterns)]
+
+
+def _tried(
+    name: str, modes: Sequence[str], command: Sequence[str], *arguments: str, own: bool
+) -> list[dict[str, Any]]:
+    """The rows of a network, or what its failure says in each."""
+    try:
+        return run_script(command, *arguments, own=own)
+    except UnsupportedError as error:
+        return [{"network": name, "mode": mode, "error": str(error)} for mode in ("float", *modes)]
 
 
 def run_script(command: Sequence[str], *arguments: str, own: bool) -> list[dict[str, Any]]:
@@ -62,7 +93,7 @@ def run_script(command: Sequence[str], *arguments: str, own: bool) -> list[dict[
 
     Args:
         command: what runs a script.
-        arguments: of the script: target and networks.
+        arguments: of the script: target, modes and networks.
         own: whether it sees the packages of this process.
 
     Raises:

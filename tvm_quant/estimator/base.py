@@ -68,9 +68,11 @@ class ActivationEstimator(Estimator, ABC):
 
     Attributes:
         needs_statistics: whether `range` reads the statistics.
+        needs_counts: whether it reads more of them than the extremes of each sample.
     """
 
     needs_statistics: ClassVar[bool] = True
+    needs_counts: ClassVar[bool] = True
 
     @abstractmethod
     def range(self, stats: TensorStatistics, spec: QuantSpec) -> Range:

@@ -17,6 +17,7 @@ class GlobalScale(ActivationEstimator):
     name: ClassVar[str] = "global_scale"
     summary: ClassVar[str] = "one assumed absolute maximum; needs no data"
     needs_statistics: ClassVar[bool] = False
+    needs_counts: ClassVar[bool] = False
 
     #: The assumed absolute maximum, > 0.
     value: float = 8.0

@@ -21,6 +21,7 @@ class MinMax(ActivationEstimator):
 
     name: ClassVar[str] = "minmax"
     summary: ClassVar[str] = "smallest to largest value"
+    needs_counts: ClassVar[bool] = False
 
     def range(self, stats: TensorStatistics, spec: QuantSpec) -> Range:
         """The range to cover; see `ActivationEstimator.range`."""
@@ -38,6 +39,7 @@ class MovingAverage(ActivationEstimator):
 
     name: ClassVar[str] = "moving_average"
     summary: ClassVar[str] = "fading average of each sample's extremes"
+    needs_counts: ClassVar[bool] = False
 
     #: In [0, 1); 0 keeps the last sample alone.
     momentum: float = 0.9

@@ -120,7 +120,7 @@ class ChannelStatistics:
 class ChannelCollector:
     """Gathers `ChannelStatistics` batch by batch."""
 
-    def __init__(self, axis: int, channels: int, thinning: Thinning | None = None):
+    def __init__(self, axis: int, channels: int, thinning: Thinning):
         self.axis, self.channels = axis, channels
         self._samples = 0
         self._counts = np.zeros(GROUPS, np.int64)
@@ -128,7 +128,7 @@ class ChannelCollector:
         self._highs = np.full((GROUPS, channels), -np.inf, np.float32)
         self._totals = np.zeros((GROUPS, channels))
         self._squares = np.zeros((GROUPS, channels))
-        self._spread = SpreadCollector(channels, (thinning or Thinning()).spread)
+        self._spread = SpreadCollector(channels, thinning.spread)
 
     def add(self, view: Array, low: Array, high: Array, *, samples: int) -> None:
         """Add a batch.

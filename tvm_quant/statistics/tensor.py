@@ -154,17 +154,20 @@ class TensorStatistics:
         return LinearHistogram(edges=edges, counts=counts, zeros=self.histogram.zeros)
 
 
+_ALL = Thinning()
+
+
 class TensorCollector:
     """Gathers `TensorStatistics` batch by batch.
 
     Args:
         axis: of the channels, or None.
-        thinning: how much is counted.
+        thinning: how much is counted; None: nothing, only extremes are gathered.
     """
 
-    def __init__(self, *, axis: int | None = None, thinning: Thinning | None = None):
+    def __init__(self, *, axis: int | None = None, thinning: Thinning | None = _ALL):
         self.axis = axis
-        self._thinning = thinning or Thinning()
+        self._thinning = thinning
         self._counter = HistogramCounter()
         self._low: list[Array] = []
         self._high: list[Array] = []
@@ -191,9 +194,10 @@ class TensorCollector:
         """Add a batch whose extremes are known to be finite."""
         self._low.append(batch.low)
         self._high.append(batch.high)
-        counted = self._thinning.counted(batch.view)
-        self._counter.add(counted)
-        self._add_channels(batch, counted)
+        if self._thinning is not None:
+            counted = self._thinning.counted(batch.view)
+            self._counter.add(counted)
+            self._add_channels(batch, counted, self._thinning)
 
     def statistics(self) -> TensorStatistics:
         """What has been gathered so far."""
@@ -206,13 +210,13 @@ class TensorCollector:
             channels=channels.statistics() if channels else None,
         )
 
-    def _add_channels(self, batch: BatchExtremes, counted: Array) -> None:
+    def _add_channels(self, batch: BatchExtremes, counted: Array, thinning: Thinning) -> None:
         if batch.axis is None or not batch.data.size:
             self._has_channels = False
             return
         channels = batch.data.shape[batch.axis]
         if self._channels is None:
-            self._channels = ChannelCollector(batch.axis, channels, self._thinning)
+            self._channels = ChannelCollector(batch.axis, channels, thinning)
         if self._channels.channels != channels:
             self._has_channels = False
         if self._has_channels:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import tvm
 from tvm import IRModule, relax
 
-from tvm_quant.config import QuantizeConfig
+from tvm_quant.config import BiasCorrection, QuantizeConfig
 from tvm_quant.errors import CalibrationError
 from tvm_quant.estimator import (
     ActivationEstimator,
@@ -114,7 +114,7 @@ class CalibrateActivations:
         if quantizer.source is None:
             return TensorStatistics.of(np.asarray(constant_value(quantizer.call.args[0])))
         stats = self.statistics.get(quantizer.source) if self.statistics else None
-        return stats if stats is not None and stats.count else None
+        return stats if stats is not None and stats.samples else None
 
     def _scales(
         self, open_ones: list[Quantizer], records: dict[str, RangeRecord]
@@ -161,6 +161,18 @@ def layer_estimator(config: QuantizeConfig, quantizer: Quantizer) -> ActivationE
     if name == GlobalScale.name:
         return GlobalScale(value=config.global_scale)
     return activation_estimator(name, config.estimator_options)
+
+
+def needs_counts(config: QuantizeConfig) -> bool:
+    """Whether quantizing by `config` takes more than the extremes of each tensor and sample."""
+    chosen = {config.activation_estimator}
+    chosen |= {layer.activation_estimator or "" for layer in config.overrides.values()} - {""}
+    return (
+        any(activation_estimator(name).needs_counts for name in chosen)
+        or config.match_channel_scales
+        or config.bias_correction is not BiasCorrection.NONE
+        or power_of_two_scales(config)
+    )
 
 
 def _groups(open_ones: list[Quantizer]) -> list[list[Quantizer]]:

@@ -62,6 +62,7 @@ class Profile:
         chunk: batches per task. Sums of channels depend on it in their last bits, on the number of
             workers they do not.
         on_bad: what to do with batches that make NaN or Inf anywhere in the network.
+        counts: whether to gather more than the extremes of each sample.
         inputs: learns what the layers read of some samples, for RoundWeights.
         target: what to run the network on.
     """
@@ -75,6 +76,7 @@ class Profile:
         progress: bool = False,
         chunk: int = 8,
         on_bad: BadData = BadData.ERROR,
+        counts: bool = True,
         inputs: LayerInputs | None = None,
         target: str = "llvm",
     ):
@@ -84,6 +86,7 @@ class Profile:
         self.progress = progress
         self.chunk = chunk
         self.on_bad = on_bad
+        self.counts = counts
         self.inputs = inputs
         self.target = target
 
@@ -99,7 +102,7 @@ class Profile:
             tensors=tuple(tensors),
             on_bad=self.on_bad,
             fingerprint=fingerprint(mod),
-            thinning=Thinning.of_samples(_samples(self.dataset)),
+            thinning=Thinning.of_samples(_samples(self.dataset)) if self.counts else None,
             reading=Reading(operands=tuple(names), layers=tuple(layers.values())),
         )
         moments = {name: Moments() for name in layers}

@@ -8,6 +8,7 @@ from tvm_quant.bench.quantize_time import (
     Quantized,
     Stopwatch,
     measure,
+    medians,
     times_sheet,
 )
 
@@ -30,6 +31,18 @@ def test_the_table_has_the_whole_and_the_longer_parts():
     ]
 
 
+def test_turns_of_a_system_give_the_median_of_each_part():
+    turns = [
+        Quantized(network="a", system="x", samples=8, parts=parts(*seconds), peak_mb=peak)
+        for seconds, peak in (((1, 9), 5.0), ((2, 7), 7.0), ((9, 8), 6.0))
+    ]
+    other = Quantized(network="a", system="y", samples=8, parts=parts(1), peak_mb=1.0)
+    first, second = medians([turns[0], other, *turns[1:]])
+    assert [part.seconds for part in first.parts] == [2, 8]
+    assert first.peak_mb == 6.0
+    assert second == other
+
+
 def test_a_stopwatch_times_parts_in_order():
     watch = Stopwatch()
     for name in ("first", "second"):
@@ -41,7 +54,7 @@ def test_a_stopwatch_times_parts_in_order():
 
 @pytest.mark.parametrize("system", QUANTIZERS)
 def test_a_network_is_quantized_from_its_file_on(system, subject, monkeypatch):
-    pytest.importorskip(system)
+    pytest.importorskip(QUANTIZERS[system].package)
     model, samples = subject.workload.model(subject.places), subject.calibration
     monkeypatch.setattr(cases, "case", lambda *_: (model, samples))
     result = measure("tiny", system, 8)

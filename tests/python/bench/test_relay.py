@@ -2,11 +2,16 @@
 
 import json
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tvm_quant.bench import relay
-from tvm_quant.errors import UnsupportedError
+from tvm_quant.bench.light import light
+from tvm_quant.errors import ConfigError, UnsupportedError
+
+onnxruntime = pytest.importorskip("onnxruntime")
 
 OLD = [
     {"network": "dense", "mode": "float", "ms": 2.0},
@@ -21,6 +26,35 @@ NEW = [
 def test_rows_are_paired_by_network_and_mode():
     rows = relay.paired(OLD, NEW)
     assert [(row["old"], row["new"]) for row in rows] == [(OLD[0], NEW[1]), (OLD[1], NEW[0])]
+
+
+def test_a_light_graph_is_a_network_with_random_weights():
+    model = light("light_squeezenet")
+    assert "ConstantOfShape" not in {node.op_type for node in model.graph.node}
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    image = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
+    (found,) = session.run(None, {session.get_inputs()[0].name: image})
+    assert np.isfinite(found).all()
+    assert found.std() > 0
+
+
+def test_a_stack_that_fails_leaves_its_failure_in_every_mode(monkeypatch):
+    def fail(*_arguments, own):
+        if not own:
+            raise UnsupportedError("killed")
+        return [{"network": "dense", "mode": mode, "ms": 1.0} for mode in ("float", "m")]
+
+    monkeypatch.setattr(relay, "run_script", fail)
+    monkeypatch.setattr(relay.relay_script, "MODES", {"m": {}})
+    rows = relay.in_turn("dense", ["m"], Path("python"), "llvm")
+    assert [row["old"].get("error") for row in rows] == ["killed", "killed"]
+    assert [row["new"]["ms"] for row in rows] == [1.0, 1.0]
+
+
+def test_names_that_match_nothing_are_refused():
+    assert relay.matching(["d*", "a"], ["a", "b", "dense"]) == ["a", "dense"]
+    with pytest.raises(ConfigError, match="nothing matches 'x'; there are a, b"):
+        relay.matching(["x"], ["a", "b"])
 
 
 def test_a_failure_stands_where_the_error_would():

@@ -61,7 +61,7 @@ class ProfileTask:
         tensors: what to gather.
         on_bad: what to do with a batch whose values are not finite.
         fingerprint: of the network.
-        thinning: how much of each sample is counted.
+        thinning: how much of each sample is counted; None: nothing, only extremes are gathered.
         reading: what else to take of the values of chosen batches.
     """
 
@@ -69,7 +69,7 @@ class ProfileTask:
     tensors: tuple[ProfiledTensor, ...]
     on_bad: BadData
     fingerprint: str
-    thinning: Thinning
+    thinning: Thinning | None
     reading: Callable[[Sequence[Array]], Any]
 
     def __call__(self, chunk: Chunk) -> Profiled:
