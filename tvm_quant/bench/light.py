@@ -41,12 +41,14 @@ def light(name: str) -> onnx.ModelProto:
     rng = np.random.default_rng(0)
     weights = [node for node in graph.node if node.op_type == "ConstantOfShape"]
     kept = [node for node in graph.node if node.op_type != "ConstantOfShape"]
+    inputs = [value for value in graph.input if value.name not in stored]
     for node in weights:
         shape = tuple(int(size) for size in stored.pop(node.input[0]))
         stored[node.output[0]] = _drawn(rng, shape, _reader(graph, node.output[0]))
-    del graph.node[:]
+    for field in (graph.node, graph.input, graph.initializer):
+        del field[:]
     graph.node.extend(kept)
-    del graph.initializer[:]
+    graph.input.extend(inputs)
     graph.initializer.extend(numpy_helper.from_array(value, n) for n, value in stored.items())
     return model
 

@@ -29,6 +29,7 @@ from tvm_quant.transform import (
     Annotate,
     CalibrateActivations,
     CalibrateWeights,
+    MatchScales,
     Prepare,
     Profile,
     Realize,
@@ -36,7 +37,14 @@ from tvm_quant.transform import (
     round_weights,
 )
 from tvm_quant.transform.quantizers import set_constants, set_scales, strip_quantizers
-from tvm_quant.transform.weight_rounding import SHARES, LayerInputs, patches
+from tvm_quant.transform.weight_rounding import (
+    SHARES,
+    LayerInputs,
+    blocks,
+    gather_moments,
+    patches,
+    weight_layers,
+)
 
 R, NN = relax.op, relax.op.nn
 S8 = QuantSpec(narrow=True)
@@ -53,6 +61,7 @@ W = const(np.full((1, 2, 1, 1), 0.2))
 ON_GRID = const(np.reshape([0, 0.5], (1, 2, 1, 1)))
 BIAS = const(np.full((1, 1, 1, 1), 3))
 CHANGED = const(np.full((1, 1, 1, 1), 2.5))
+UNEQUAL = const(normal(8, 4, 3, 3, seed=1) * np.geomspace(0.02, 1, 8).reshape(-1, 1, 1, 1))
 EQUAL = np.float32([[[[-2, 2], [2, 2]]] * 2]).reshape(1, 2, 2, 2)
 
 
@@ -371,3 +380,37 @@ def test_codes_stay_within_the_pairs_of_the_hardware():
         assert (codes == np.round(codes)).all()
         largest.append(np.abs(codes.reshape(-1, 2)).sum(1).max())
     assert largest[0] > 128 == largest[1]
+
+
+def test_moments_follow_the_factors_of_match_scales():
+    def body(b, x):
+        y = b.emit(R.nn.relu(b.emit(NN.conv2d(x, UNEQUAL), "first")), "act")
+        return b.emit(NN.conv2d(y, const(normal(8, 8, 3, 3, seed=2))), "second")
+
+    config, x = QuantizeConfig(), X[:1]  # of one sample, weights do not matter
+    mod = tvm.transform.Sequential([Prepare(), Annotate(config), CalibrateWeights(config)])(
+        build(body, x=x.shape)
+    )
+    inputs, statistics = LayerInputs(), Statistics()
+    passes = [
+        Profile([{"x": x}], statistics, inputs=inputs),
+        CalibrateActivations(statistics, config),
+        MatchScales(statistics, config, inputs=inputs),
+    ]
+    matched = tvm.transform.Sequential(passes)(mod)
+    assert inputs.factors
+    for layer in weight_layers(matched["main"]).values():
+        measured = gather_moments(
+            strip_quantizers(matched), {layer.name: layer.reading}, [{"x": x}]
+        )[layer.name]
+        known = inputs.of(layer)
+        np.testing.assert_allclose(known.mean, measured.mean, rtol=1e-5, atol=1e-6)
+        covariances = [found.covariance(slice(None)) for found in (known, measured)]
+        np.testing.assert_allclose(*covariances, rtol=1e-4, atol=1e-5)
+
+
+def test_outputs_are_rounded_some_at_a_time_to_the_same_codes(monkeypatch):
+    before, _ = calibrated(one_layer(LAYERS["plain"]), X, config=FOUR_BITS)
+    whole = RoundWeights(FOUR_BITS, [{"x": X}])(before)
+    monkeypatch.setattr(blocks, "ELEMENTS", 3 * 36)
+    assert_same_constants(whole, RoundWeights(FOUR_BITS, [{"x": X}])(before))
