@@ -160,7 +160,7 @@ def pipeline(
     profiling = []
     if dataset is not None and not len(statistics):
         profiling = [_profile(config, dataset, statistics, read, executor, progress, counts=counts)]
-    elif dataset is not None and wanted and not inputs.moments:
+    elif dataset is not None and moments is not None and not moments:
         few = dataset.fitted(dataset.signature, min(SAMPLES, dataset.samples))
         profiling = [_profile(config, few, Statistics(), read, executor, progress, counts=False)]
     return [
