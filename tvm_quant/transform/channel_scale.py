@@ -39,6 +39,8 @@ MAX_FACTOR = 1024.0
 #: Room above the largest value seen of a channel. One channel has few values, and what exceeds its
 #: range later is clipped: for a Gaussian tail, ten times the data reaches about 15 % further.
 HEADROOM = 1.15
+#: Values of a channel of which the largest says too little about those to come.
+TOO_FEW_VALUES = 32
 #: The predicted error must fall at least to this share for a fold to be worth its multiply.
 WORTH = 0.8
 
@@ -50,11 +52,13 @@ class ChannelRange:
     Attributes:
         low, high: range, (C,), low <= 0 <= high.
         second_moment: E[x**2], (C,).
+        count: values of a channel that were seen.
     """
 
     low: Array
     high: Array
     second_moment: Array
+    count: int
 
     @property
     def extent(self) -> Array:
@@ -167,7 +171,7 @@ def best_factors(channels: ChannelRange, readers: Sequence[Reader], levels: int)
     """
     extent = channels.extent
     largest = float(extent.max())
-    if largest <= 0 or extent.size == 1:
+    if largest <= 0 or extent.size == 1 or channels.count <= TOO_FEW_VALUES:
         return None
     reach = np.maximum(extent * HEADROOM, largest / MAX_FACTOR)
     ratio = np.where(extent > 0, np.maximum(largest / reach, 1.0), 1.0)

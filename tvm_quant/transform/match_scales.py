@@ -283,6 +283,7 @@ class _Finder:
             low=np.clip(channels.minimum.astype("float64"), low, 0),
             high=np.clip(channels.maximum.astype("float64"), 0, high),
             second_moment=channels.squares / max(channels.count, 1),
+            count=channels.count,
         )
 
     def _spread(self, var: relax.Var) -> ChannelSpread:
@@ -296,6 +297,7 @@ def _concatenate(parts: list[ChannelRange]) -> ChannelRange:
         low=np.concatenate([part.low for part in parts]),
         high=np.concatenate([part.high for part in parts]),
         second_moment=np.concatenate([part.second_moment for part in parts]),
+        count=min(part.count for part in parts),
     )
 
 

@@ -7,6 +7,7 @@ from tvm_quant.transform import channel_scale
 from tvm_quant.transform.channel_scale import (
     HEADROOM,
     MAX_FACTOR,
+    TOO_FEW_VALUES,
     WORTH,
     ChannelRange,
     ElementReader,
@@ -27,6 +28,7 @@ def channels_of(x):
         low=np.minimum(x.min(axis=0), 0),
         high=np.maximum(x.max(axis=0), 0),
         second_moment=np.square(x.astype("float64")).mean(axis=0),
+        count=len(x),
     )
 
 
@@ -112,13 +114,13 @@ def test_a_small_gain_does_not_pay(monkeypatch):
 @pytest.mark.parametrize("extent", [[1.0], [0.0, 0.0]])
 def test_nothing_to_scale_gets_no_factors(extent):
     extent = np.array(extent)
-    channels = ChannelRange(low=-extent, high=extent, second_moment=extent**2)
+    channels = ChannelRange(low=-extent, high=extent, second_moment=extent**2, count=1000)
     assert best_factors(channels, [ElementReader()], 256) is None
 
 
 def test_silent_channels_keep_their_scale_and_factors_are_bounded():
     extent = np.array([1.0, 0.0, 1e-9, 1e-2])
-    channels = ChannelRange(low=np.zeros(4), high=extent, second_moment=extent**2 / 3)
+    channels = ChannelRange(low=np.zeros(4), high=extent, second_moment=extent**2 / 3, count=1000)
     weight = normal(4, 100) / np.maximum(extent, 1e-9)[:, None].astype("float32")
     weight[1] = 0
     factors = best_factors(channels, [matmul_reader(weight)], 256)
@@ -130,10 +132,21 @@ def test_silent_channels_keep_their_scale_and_factors_are_bounded():
 
 def test_a_channel_keeps_room_above_what_was_seen():
     extent = np.array([1.0, 0.01])
-    channels = ChannelRange(low=np.zeros(2), high=extent, second_moment=extent**2 / 3)
+    channels = ChannelRange(low=np.zeros(2), high=extent, second_moment=extent**2 / 3, count=1000)
     weight = normal(2, 100) / extent[:, None].astype("float32")
     factors = best_factors(channels, [matmul_reader(weight)], 256)
     assert extent[1] * factors[1] <= extent[0] / HEADROOM * (1 + 1e-9)
+
+
+def test_few_values_of_a_channel_say_too_little_about_its_range():
+    extent = np.array([1.0, 0.01])
+    weight = normal(2, 100) / extent[:, None].astype("float32")
+    few, enough = (
+        ChannelRange(low=np.zeros(2), high=extent, second_moment=extent**2 / 3, count=count)
+        for count in (TOO_FEW_VALUES, TOO_FEW_VALUES + 1)
+    )
+    assert best_factors(few, [matmul_reader(weight)], 256) is None
+    assert best_factors(enough, [matmul_reader(weight)], 256) is not None
 
 
 def test_several_readers_share_one_choice():
@@ -148,10 +161,10 @@ def test_several_readers_share_one_choice():
 
 
 def test_all_zero_data_or_weights_have_no_error():
-    channels = ChannelRange(low=np.zeros(2), high=np.ones(2), second_moment=np.zeros(2))
+    channels = ChannelRange(low=np.zeros(2), high=np.ones(2), second_moment=np.zeros(2), count=1000)
     assert ElementReader().error(np.ones(2), channels, 0.1) == 0
     assert matmul_reader(normal(2, 3)).error(np.ones(2), channels, 0.1) == 0
-    channels = ChannelRange(low=np.zeros(2), high=np.ones(2), second_moment=np.ones(2))
+    channels = ChannelRange(low=np.zeros(2), high=np.ones(2), second_moment=np.ones(2), count=1000)
     assert matmul_reader(np.zeros((2, 3), "float32")).error(np.ones(2), channels, 0.1) == 0
 
 

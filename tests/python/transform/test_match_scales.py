@@ -86,8 +86,8 @@ def channels_last(b, x):
 
 
 def matmul(b, x):
-    y = b.emit(R.reshape(x, (4, 3 * 8 * 8)), "flat")
-    y = b.emit(R.matmul(y, spread((3 * 8 * 8, CHANNELS), 1)), "first")
+    y = b.emit(R.reshape(x, (48, 16)), "flat")
+    y = b.emit(R.matmul(y, spread((16, CHANNELS), 1)), "first")
     return R.matmul(y, spread((CHANNELS, 5), 0, inverse=True, seed=1))
 
 

@@ -28,6 +28,10 @@ from tvm_quant.transform.weight_rounding.patches import Patches
 
 Array = npt.NDArray[Any]
 
+#: Patches of which the covariance of inputs is trusted, for each input: of fewer, chance makes
+#: inputs look alike that are not, and what errors gain on these patches is lost on others.
+PATCHES_PER_INPUT = 2
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rounded:
@@ -98,16 +102,20 @@ class WeightLayer:
         return value
 
     def _codes(self, weight: Array, moments: Moments, step: Array) -> Array:
-        """Codes of the blocks of a weight: int16, (B, K, R)."""
+        """Codes of the blocks of a weight: int16, (B, K, R).
+
+        The nearest where there are too few patches to tell how inputs go together.
+        """
         ends = self._ends()
+        tells = moments.count >= PATCHES_PER_INPUT * weight.shape[1]
         steps = self.blocks.of_outputs(step)
         codes = np.empty(weight.shape, np.int16)
         for part, rows in self.blocks.slices():
-            feedback = Feedback(moments.covariance(part))
+            choose = Feedback(moments.covariance(part)).codes if tells else round_to_nearest
             for some in rows:
                 vectors = [vector[part][:, :, some] for vector in (steps, *ends)]
                 values = weight[part][:, :, some].astype("float64")
-                codes[part][:, :, some] = feedback.codes(values, *vectors)
+                codes[part][:, :, some] = choose(values, *vectors)
         return codes
 
     def _change(
