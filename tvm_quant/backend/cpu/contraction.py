@@ -161,6 +161,7 @@ def dense(
     weight: te.Tensor,
     *,
     window: Window,
+    flat: bool,
     rounded: int | None,
     output: Sequence[Dim],
     channels: int,
@@ -176,9 +177,10 @@ def dense(
         weight: packed as above; (O/lanes, *kernel, I/groups/group, lanes, group) or, of single
             input channels, (O/lanes, *kernel, I/groups, lanes).
         window: geometry.
-        rounded: extent of the accumulator's last spatial axis, at least the output's. None, for
-            pointwise windows only: the accumulator has one axis for all pixels, so that a tile may
-            reach into the next row.
+        flat: whether the accumulator has one axis for all pixels, so that a tile may reach into
+            the next row; for pointwise windows only.
+        rounded: extent of the accumulator's last spatial axis, at least the output's, or as many
+            as `flat_pixels`. None: just that.
         output: spatial shape of the result.
         channels: O of the result; the packed weights may hold more.
         groups: each reads its own I/groups input channels.
@@ -194,7 +196,7 @@ def dense(
         sizes.append(1)
     inner, lanes, group = sizes[-3:]
     depth = inner * group
-    accumulated = (*output[:-1], output[-1] if rounded is None else rounded)
+    accumulated = (*output[:-1], output[-1] if flat or rounded is None else rounded)
     if along_row:
         staged = stage_rows(data, window, accumulated, staged_dtype)
     else:
@@ -203,10 +205,15 @@ def dense(
     taps = _taps(window)[: -1 if along_row else None]
     depth_axes = [te.reduce_axis((0, inner), name="i")]
     depth_axes += [te.reduce_axis((0, group), name="of_group")] if group > 1 else []
-    lead, flat = _flat_split((*batch, *accumulated)) if rounded is None else (len(batch) + rank, ())
+    lead, joined = _flat_split((*batch, *accumulated)) if flat else (len(batch) + rank, ())
+    count = math.prod(joined)
+    pixels = rounded if flat and rounded else count
 
     def element(*index: tirx.Var) -> tirx.Expr:
-        at, channel = (*index[:lead], *_unravel(index[lead:-1], flat)), index[-1]
+        within, channel = index[lead:-1], index[-1]
+        if pixels > count:  # the last tile reads the last pixel again
+            within = (te.min(within[0], count - 1),)
+        at = (*index[:lead], *_unravel(within, joined))
         i = depth_axes[0] * group + depth_axes[1] if group > 1 else depth_axes[0]
         i = i if groups == 1 else channel // (packed // groups) * depth + i
         batch_at, pixel = at[: len(batch)], at[len(batch) :]
@@ -218,11 +225,11 @@ def dense(
         return te.sum(x.astype(dtype) * w.astype(dtype), axis=[*taps, *depth_axes])
 
     def cut(*index: tirx.Var) -> tirx.Expr:
-        return total(*index[:lead], *_ravel(index[lead:-1], flat), index[-1])
+        return total(*index[:lead], *_ravel(index[lead:-1], joined), index[-1])
 
-    shape = (*batch, *accumulated)[:lead] + ((math.prod(flat),) if flat else ())
+    shape = (*batch, *accumulated)[:lead] + ((pixels,) if joined else ())
     total = te.compute((*shape, packed), element, name="contract")
-    if not flat and packed == channels and all(map(_same, accumulated, output)):
+    if not joined and packed == channels and all(map(_same, accumulated, output)):
         return total
     return te.compute((*batch, *output, channels), cut, name="cut")
 
@@ -334,6 +341,15 @@ def _taps(window: Window) -> list[Any]:
     return [
         te.reduce_axis((0, kernel), name=f"k{axis}") for axis, kernel in enumerate(window.kernel)
     ]
+
+
+def flat_pixels(shape: Sequence[Dim]) -> int:
+    """Pixels of the axes of (*batch, *output) that a flat accumulator joins: the static last ones.
+
+    >>> flat_pixels((2, 7, 7))
+    98
+    """
+    return math.prod(_flat_split(shape)[1])
 
 
 def _flat_split(shape: Sequence[Dim]) -> tuple[int, tuple[int, ...]]:

@@ -49,6 +49,11 @@ class Dot:
         """Instructions per product of a lane: multiplication, addition in 32 bits, and widening."""
         return (1 + (not self.accumulates) + (self.widening is not None)) / self.size
 
+    @property
+    def multiplications(self) -> int:
+        """Instructions among these that multiply: a CPU starts no more than two of them a cycle."""
+        return 2 if self.widening else 1
+
     def takes(self, dtype: str) -> bool:
         """Whether data of `dtype` can be converted to what the instruction reads."""
         return dtype in CONVERTS[self.data]

@@ -11,8 +11,6 @@ convolution becomes part of its padding, which is how realized modules pad with 
 from __future__ import annotations
 
 import functools
-import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +25,7 @@ from tvm_quant.backend.cpu.channels_last import last_layout
 from tvm_quant.backend.cpu.contraction import (
     Window,
     dense,
+    flat_pixels,
     grouped,
     per_channel,
     per_channel_taps,
@@ -34,7 +33,7 @@ from tvm_quant.backend.cpu.contraction import (
 )
 from tvm_quant.backend.cpu.isa import LARGEST_PAIR, Dot, Isa
 from tvm_quant.backend.cpu.pack import largest_pair, pack_dense, pack_taps
-from tvm_quant.backend.cpu.tile import choose_tile, window_rows
+from tvm_quant.backend.cpu.tile import STAGING_COST, choose_tile, window_rows
 from tvm_quant.backend.cpu.winograd import (
     TAPS,
     product_cost,
@@ -185,7 +184,7 @@ class _Lowering(PyExprMutator):
             data,
             constant(packed),
             window=window,
-            rounded=_rounded(self.isa, window, output, vectors),
+            **self._accumulator(data, window, output, vectors, dot),
             output=output,
             channels=int(weight.shape[0]),
             groups=groups,
@@ -229,6 +228,33 @@ class _Lowering(PyExprMutator):
             factor_dtype=str(points.dtype),
             dtype=dtype,
         )
+
+    def _accumulator(
+        self,
+        data: relax.Expr,
+        window: Window,
+        output: tuple[Any, ...],
+        vectors: int,
+        dot: Dot | None,
+    ) -> dict[str, Any]:
+        """Form of the accumulator for the best tile: `flat` and `rounded` of `dense`."""
+        choose = functools.partial(
+            choose_tile,
+            self.isa,
+            vectors=vectors,
+            multiplications=dot.multiplications if dot else 1,
+        )
+        if not isinstance(output[-1], tvm.tirx.IntImm):
+            return {"flat": window.is_pointwise, "rounded": None}
+        rows = int(output[-1])
+        tile, cost = choose(rows=rows, padding=STAGING_COST)
+        if window.is_pointwise:
+            batch = tuple(data.ty.shape.values)[: -1 - len(output)]
+            pixels = flat_pixels((*batch, *output))
+            flat_tile, flat_cost = choose(rows=pixels, padding=0.0)
+            if flat_cost <= cost:
+                return {"flat": True, "rounded": _multiple(pixels, flat_tile.rows)}
+        return {"flat": False, "rounded": _multiple(rows, tile.rows)}
 
     def _depthwise(
         self,
@@ -417,22 +443,12 @@ def _lanes(isa: Isa, per_group: int, groups: int) -> int:
     return lanes
 
 
-def _rounded(isa: Isa, window: Window, output: Sequence[Any], vectors: int) -> Any:
-    """Extent of the accumulator's last axis for the best tile; None to flatten the pixels."""
-    if not isinstance(output[-1], tvm.tirx.IntImm):
-        return None if window.is_pointwise else output[-1]
-    rows = int(output[-1])
-    tile, cost = choose_tile(isa, rows=rows, vectors=vectors, pads=True)
-    if window.is_pointwise:
-        static = itertools.takewhile(lambda dim: isinstance(dim, tvm.tirx.IntImm), output[::-1])
-        flat = math.prod(int(dim) for dim in static)
-        if choose_tile(isa, rows=flat, vectors=vectors, pads=False)[1] <= cost:
-            return None
-    return -(-rows // tile.rows) * tile.rows
-
-
 def _rounded_window(rows: Any) -> Any:
     if not isinstance(rows, tvm.tirx.IntImm):
         return rows
-    tile = window_rows(int(rows))
-    return -(-int(rows) // tile) * tile
+    return _multiple(int(rows), window_rows(int(rows)))
+
+
+def _multiple(number: int, of: int) -> int:
+    """The next multiple, from `number` on."""
+    return -(-number // of) * of

@@ -152,7 +152,7 @@ def strip_rows(
 
     def strips(rows: int) -> float:
         """Instructions of a layer per input channel and vector of outputs."""
-        _, relative = choose_tile(isa, rows=rows * wide, vectors=vectors, pads=False)
+        _, relative = choose_tile(isa, rows=rows * wide, vectors=vectors, padding=None)
         steady = POINTS * cost.product * relative / PEAK
         loads = POINTS * FAR_LOAD / (rows * wide)
         window = steady + loads + transform / vectors + INVERSE / inputs

@@ -66,6 +66,24 @@ def test_integer_convolutions_equal_the_plain_build(target, geometry, dtype, zer
     equals_the_plain_build(mod, networks.codes(shape, dtype), target=target)
 
 
+@networks.runs_on
+@pytest.mark.parametrize("shape", [(1, 24, 7, 7), (2, 24, 5, 5), (1, 8, 13, 13)], ids=str)
+@pytest.mark.parametrize("reach", [127, 64])
+def test_tiles_that_reach_over_the_last_pixel_equal_the_plain_build(target, shape, reach):
+    attrs = {"groups": 1, "strides": (1, 1), "dilation": (1, 1), "padding": 0}
+    mod = networks.integer_conv(
+        shape, (48, shape[1], 1, 1), **attrs, dtype="uint8", zero_point=3, reach=reach
+    )
+    equals_the_plain_build(mod, networks.codes(shape, "uint8"), target=target)
+
+
+@pytest.mark.parametrize("shape", [(1, 24, 7, 7), (2, 24, 5, 5), (1, 8, 13, 13)], ids=str)
+def test_float_tiles_that_reach_over_the_last_pixel_are_close_to_the_plain_build(shape):
+    attrs = {"groups": 1, "strides": (1, 1), "dilation": (1, 1), "padding": 0}
+    mod = networks.float_conv(shape, (48, shape[1], 1, 1), **attrs)
+    is_close_to_the_plain_build(mod, networks.normal(shape))
+
+
 @PROPERTY
 @given(convolutions())
 def test_float_convolutions_are_close_to_the_plain_build(geometry):

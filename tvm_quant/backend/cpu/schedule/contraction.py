@@ -264,7 +264,15 @@ def _flatten_pixels(sch: s_tir.Schedule, found: _Contraction) -> None:
 def _tiles(sch: s_tir.Schedule, found: _Contraction, isa: Isa) -> list[Tile]:
     """Tiles that divide the rows of the accumulator."""
     rows = iter_extents(sch, found.total)[iter_kinds(sch, found.total).count("S") - 2] or 1
-    ranked = rank_tiles(isa, rows=rows, vectors=found.vectors, pads=False)
+    factors = found.factors
+    dot = isa.dot(str(factors.data.source.dtype), size=factors.group, pair=0)
+    ranked = rank_tiles(
+        isa,
+        rows=rows,
+        vectors=found.vectors,
+        padding=None,
+        multiplications=dot.multiplications if dot else 1,
+    )
     return [tile for tile, _ in ranked]
 
 

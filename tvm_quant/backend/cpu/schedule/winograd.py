@@ -65,7 +65,7 @@ def _schedule(sch: s_tir.Schedule, factors: Factors, isa: Isa) -> None:
     *lead, y, x, channel = sch.get_loops(epilogue)
     rows, wide = (int(size) for size in sch.get(total).annotations[STRIP])
     packed = iter_extents(sch, total)[iter_kinds(sch, total).count("S") - 1] or 1
-    tile, _ = choose_tile(isa, rows=rows * wide, vectors=packed // factors.lanes, pads=False)
+    tile, _ = choose_tile(isa, rows=rows * wide, vectors=packed // factors.lanes, padding=None)
     strip, row, down = sch.split(y, [None, rows, OUTPUTS])
     column, right = sch.split(x, [None, OUTPUTS])
     lanes = whole_lanes(loop_extent(sch, channel), factors.lanes)
