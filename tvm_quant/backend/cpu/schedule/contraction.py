@@ -6,7 +6,8 @@ Loops    parallel(batch, row chunk, channel tile) - rows of the chunk - pixel ti
            - what follows the sum, on the tile
 
 The accumulator of a tile stays in registers; see `tile.py` for its size. The weights of a channel
-tile are read from the far caches once for a whole chunk of rows.
+tile are read from the far caches once for a whole chunk of rows, the rows of a chunk once if they
+fit the near ones.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from tvm.tirx import BufferRegion
 from tvm_quant.backend.cpu.intrinsics import dot_intrinsic
 from tvm_quant.backend.cpu.isa import Isa
 from tvm_quant.backend.cpu.schedule.blocks import (
-    divisor,
     fuse_outer,
     inline_injective,
     is_injective,
@@ -48,13 +48,13 @@ class Factors:
         lanes: output channels of a vector of weights.
         group: input channels multiplied at once.
         data: the factor that is not the weight, as the sum reads it.
-        weight: type of the weight.
+        weight: the packed weight.
     """
 
     lanes: int
     group: int
     data: BufferRegion
-    weight: str
+    weight: tirx.Buffer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ def find_factors(sch: s_tir.Schedule, block: SBlockRV) -> Factors | None:
                     lanes=int(lane.b),
                     group=1 if position == -1 else int(shape[-1]),
                     data=others[0],
-                    weight=str(region.source.dtype),
+                    weight=region.source,
                 )
     return None
 
@@ -284,16 +284,34 @@ def _chunk(
     tile: Tile,
     isa: Isa,
 ) -> tuple[LoopRV, list[LoopRV]]:
-    """Splits the rows into chunks that fit the cache: (loop over chunks, loops within one)."""
+    """Splits the rows into chunks: (loop over chunks, loops within one)."""
     loop = lead[-1] if lead else row_outer
     extent = loop_extent(sch, loop)
-    if extent is None:
-        factor = 1
-    else:
-        fitting = isa.cache_bytes // _step_bytes(found, len(lead), extent, tile)
-        factor = divisor(extent, max(1, fitting))
+    factor = 1 if extent is None else _chunk_rows(found, len(lead), extent, tile, isa)
     outer, inner = sch.split(loop, [None, factor])
     return outer, [inner, row_outer] if lead else [inner]
+
+
+def _chunk_rows(found: _Contraction, lead: int, extent: int, tile: Tile, isa: Isa) -> int:
+    """Rows of a chunk with which the fewest bytes come from beyond the cache.
+
+    Data that fits the cache is read from afar once, other data once for each channel tile; so are
+    weights, once or for each chunk.
+    """
+    step = _step_bytes(found, lead, extent, tile)
+    weights = _bytes(found.factors.weight)
+    tiles = int(found.factors.weight.shape[0]) // tile.vectors
+
+    def far(factor: int) -> tuple[int, bool, int]:
+        fits = factor * step <= isa.cache_bytes
+        data = extent * step * (1 if fits else tiles)
+        return (
+            data + weights * (1 if weights <= isa.cache_bytes else extent // factor),
+            not fits,
+            -factor,
+        )
+
+    return min((factor for factor in range(1, extent + 1) if extent % factor == 0), key=far)
 
 
 def _step_bytes(found: _Contraction, lead: int, extent: int, tile: Tile) -> int:
@@ -302,6 +320,10 @@ def _step_bytes(found: _Contraction, lead: int, extent: int, tile: Tile) -> int:
     shape = [static(dim) or 1 for dim in data.shape]
     values = math.prod(shape[lead:]) * shape[lead - 1] // extent if lead else shape[-1] * tile.rows
     return max(1, values * int(data.dtype.bits) // 8)
+
+
+def _bytes(buffer: tirx.Buffer) -> int:
+    return math.prod(int(dim) for dim in buffer.shape) * int(buffer.dtype.bits) // 8
 
 
 def tile_loops(
@@ -339,4 +361,4 @@ def tile_loops(
     sch.vectorize(init_lane)
     dot = isa.dot(str(factors.data.source.dtype), size=factors.group, pair=0)
     if group and dot is not None:
-        sch.tensorize(lane, dot_intrinsic(factors.lanes, dot, factors.weight))
+        sch.tensorize(lane, dot_intrinsic(factors.lanes, dot, str(factors.weight.dtype)))

@@ -14,6 +14,7 @@ from tvm_quant.backend.cpu.contraction import (
 )
 from tvm_quant.backend.cpu.isa import ISAS
 from tvm_quant.backend.cpu.schedule import RULES
+from tvm_quant.backend.cpu.schedule.blocks import loop_extent, root_blocks
 from tvm_quant.backend.cpu.schedule.contraction import schedule_contraction
 from tvm_quant.backend.cpu.schedule.fallback import schedule_fallback
 from tvm_quant.backend.cpu.schedule.window import schedule_window
@@ -107,6 +108,22 @@ def first_rule(func):
 )
 def test_the_structure_decides(make, rule):
     assert first_rule(make()) is rule
+
+
+@pytest.mark.parametrize(
+    ("channels", "cache_bytes", "chunks"),
+    [
+        (16, 1000, 1),  # everything fits
+        (16, 100, 1),  # 288 bytes of data do not, and 384 of weights would be read for each chunk
+        (8, 200, 2),  # 192 bytes of weights fit, the data in parts
+    ],
+)
+def test_chunks_of_rows_are_those_with_which_least_is_read_again(channels, cache_bytes, chunks):
+    func = packed_product(rows=12, depth=6, channels=channels)
+    sch = schedule_contraction(func, replace(AVX2, cache_bytes=cache_bytes))
+    assert sch is not None
+    task, *_ = sch.get_loops(root_blocks(sch)[0])
+    assert loop_extent(sch, task) == chunks
 
 
 def test_a_sum_that_two_blocks_read_is_no_contraction_of_ours():
