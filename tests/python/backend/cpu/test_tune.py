@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def network():
-    return networks.integer_conv(SHAPE, (32, 16, 3, 3), padding=1)
+    return networks.integer_conv(SHAPE, (32, 16, 5, 5), padding=2)
 
 
 def run(executable, x):
@@ -92,7 +92,7 @@ def test_a_target_that_cannot_run_here_is_not_tuned():
 
 
 def test_a_symbolic_batch_is_tuned_for_one_sample(folder):
-    mod = networks.integer_conv((tirx.Var("n", "int64"), *SHAPE[1:]), (32, 16, 3, 3), padding=1)
+    mod = networks.integer_conv((tirx.Var("n", "int64"), *SHAPE[1:]), (32, 16, 5, 5), padding=2)
     x = networks.codes((2, *SHAPE[1:]))
     np.testing.assert_array_equal(run(compile(mod, tune=True), x), run(compile(mod), x))
     assert (folder / "tiles.json").exists()
