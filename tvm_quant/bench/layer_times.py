@@ -23,7 +23,7 @@ from tvm_quant.bench.samples import Array
 from tvm_quant.ir import io_signature
 
 #: In the name of a kernel that the CPU backend makes of a contraction.
-HINTS = ("contract", "depthwise", "grouped")
+HINTS = ("contract", "winograd", "depthwise", "grouped")
 RUNTIME = "vm.builtin."  # calls that compute nothing
 
 

@@ -86,6 +86,11 @@ class TensorStatistics:
         return float(self.sample_max.max(initial=-np.inf)) if self.samples else 0.0
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there was no value, in any sample."""
+        return not self.samples or self.maximum < self.minimum
+
+    @property
     def is_zero(self) -> bool:
         """Whether every value is 0."""
         return self.minimum == self.maximum == 0.0

@@ -114,7 +114,7 @@ class CalibrateActivations:
         if quantizer.source is None:
             return TensorStatistics.of(np.asarray(constant_value(quantizer.call.args[0])))
         stats = self.statistics.get(quantizer.source) if self.statistics else None
-        return stats if stats is not None and stats.samples else None
+        return stats if stats is not None and not stats.is_empty else None
 
     def _scales(
         self, open_ones: list[Quantizer], records: dict[str, RangeRecord]

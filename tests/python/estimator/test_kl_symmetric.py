@@ -114,9 +114,9 @@ def test_tensors_without_values_that_count_keep_their_extremes(values):
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(0, 999), st.integers(-30, 30), st.sampled_from([S8, U8]))
+@given(st.integers(0, 999), st.integers(-16, 30), st.sampled_from([S8, U8]))
 def test_thresholds_scale_with_the_values_and_stay_within_them(seed, power, spec):
-    values = np.random.default_rng(seed).laplace(size=2000)
+    values = np.random.default_rng(seed).laplace(size=2000)  # down to 2**-21; below 2**-40 is zero
     once, scaled = threshold(values, spec), threshold(values * 2.0**power, spec)
     assert scaled == once * 2.0**power
     assert 0 < once <= np.abs(np.float32(values)).max()
