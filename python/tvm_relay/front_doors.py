@@ -155,7 +155,7 @@ def from_mxnet(
 
 
 def _refuse(name: str, value: object, instead: str) -> None:
-    if value is not None:
+    if value:
         raise UnsupportedError(f"{name} is {value!r}; it is not supported. {instead}")
 
 
