@@ -16,7 +16,7 @@ differ on purpose.
 
 from __future__ import annotations
 
-from tvm_relay import analysis, frontend, op, quantize, transform
+from tvm_relay import analysis, frontend, op, quantize, testing, transform
 from tvm_relay.build_module import build, build_config, create_executor, load_module
 from tvm_relay.expr import (
     Call,
@@ -89,6 +89,7 @@ __all__ = [
     "quantize",
     "save_param_dict",
     "structural_equal",
+    "testing",
     "to_relax",
     "transform",
     "var",

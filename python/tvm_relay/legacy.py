@@ -18,7 +18,7 @@ import tvm.support.utils
 from tvm.target import Target
 
 import tvm_relay
-from tvm_relay import build_module, expr, graph_executor, namespaces, text, ty
+from tvm_relay import build_module, expr, gone, graph_executor, namespaces, testing, text, ty
 from tvm_relay.expr import Expr
 from tvm_relay.module import Module
 from tvm_relay.target import options
@@ -41,6 +41,7 @@ def install() -> None:
     for owner, name, adapt in _ADAPTED:
         setattr(owner, name, adapt(getattr(owner, name)))
     tvm.context = tvm.device
+    gone.install()
 
 
 #: Names of modules as scripts import them: what stands there.
@@ -61,6 +62,10 @@ _MODULES: dict[str, Any] = {
     "tvm.relay.qnn": namespaces.qnn,
     "tvm.relay.qnn.op": namespaces.qnn.op,
     "tvm.relay.quantize": tvm_relay.quantize,
+    "tvm.relay.testing": testing,
+    "tvm.relay.testing.init": testing.init,
+    "tvm.relay.testing.layers": testing.layers,
+    **{f"tvm.relay.testing.{name}": network for name, network in testing.NETWORKS.items()},
     "tvm.relay.transform": tvm_relay.transform,
     "tvm.relay.ty": ty,
 }
@@ -100,6 +105,17 @@ def _from_expr(today: Callable[..., Any]) -> Any:
         return today(expr, functions, *rest)
 
     return staticmethod(from_expr)
+
+
+def _of_functions(today: Callable[..., Any]) -> Any:
+    """Relay functions make a `Module`: `IRModule({relay.GlobalVar("main"): function})`."""
+
+    def new(cls: type, functions: Any = None, *_rest: Any, **_named: Any) -> Any:
+        if isinstance(functions, dict) and any(isinstance(f, Expr) for f in functions.values()):
+            return Module(functions)
+        return today(cls)
+
+    return staticmethod(new)
 
 
 def _old_devices(today: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,6 +165,7 @@ def _is_network(module: Any) -> bool:
 
 #: Where a function of today stands, its name, and what makes the function of old of it.
 _ADAPTED: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
+    (tvm.IRModule, "__new__", _of_functions),
     (tvm.IRModule, "from_expr", _from_expr),
     (tvm, "device", _old_devices),
     (Target, "__init__", _old_targets),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tvm_relay.composed import COMPOSED
+from tvm_relay.gone import GONE, advice
 from tvm_relay.op.base import OPS
 
 
@@ -36,10 +37,12 @@ def public(name: str) -> Any:
     """The function of an operator, or of what is composed of operators.
 
     Raises:
-        AttributeError: there is none.
+        AttributeError: there is none; of what is gone, with what stands in its place.
     """
     if name in COMPOSED:
         return COMPOSED[name]
+    if f"relay.{name}" in GONE:
+        raise AttributeError(advice(f"relay.{name}"))
     if name not in OPS:
         raise AttributeError(f"Relay's operator '{name}' is not in the table of tvm_relay.op")
     entry = OPS[name]

@@ -47,6 +47,58 @@ def test_a_script_with_an_mxnet_network_calibrated_on_a_generator_runs():
     assert 0 < relative_error(run(SCRIPTS / "mxnet_network.py")) < 0.05
 
 
+def test_a_script_with_a_network_of_the_old_tutorials_runs():
+    assert 0 < relative_error(run(SCRIPTS / "testing_network.py")) < 0.05
+
+
+#: What is gone, and the beginning of what is said of it.
+GONE = {
+    "from tvm.relay import ir_pass": "ImportError: relay.ir_pass is gone: relay.analysis has",
+    "import tvm.relay.ir_pass": "ImportError: relay.ir_pass is gone",
+    "relay.ir_pass.infer_type": "AttributeError: relay.ir_pass is gone",
+    "from tvm.relay.testing import densenet": "ImportError: relay.testing.densenet is gone",
+    "from tvm.contrib.debugger import debug_executor": "ImportError: tvm.contrib.debugger is gone",
+    "import tvm.contrib.debugger.debug_runtime": "ImportError: tvm.contrib.debugger is gone",
+    "from tvm import autotvm": "ImportError: tvm.autotvm is gone: kernels have schedules",
+}
+
+
+def test_what_is_gone_says_what_to_write_instead(tmp_path):
+    script = tmp_path / "gone.py"
+    script.write_text(
+        "from tvm import relay\n"
+        f"for line in {list(GONE)}:\n"
+        "    try:\n"
+        "        exec(line)\n"
+        "    except Exception as error:\n"
+        "        print(f'{type(error).__name__}: {error}')\n"
+    )
+    done = run(script)
+    assert done.returncode == 0, done.stderr
+    for line, wanted in zip(done.stdout.splitlines(), GONE.values(), strict=True):
+        assert line.startswith(wanted)
+
+
+def test_a_module_is_made_of_functions_by_name(tmp_path):
+    script = tmp_path / "module.py"
+    script.write_text(
+        "import tvm\n"
+        "from tvm import relay\n"
+        "x = relay.var('x', shape=(2, 3))\n"
+        "func = relay.Function([x], relay.nn.relu(x))\n"
+        "mod = tvm.IRModule({relay.GlobalVar('main'): func})\n"
+        "print(mod['main'] is func)\n"
+        "typed = relay.transform.InferType()(mod)\n"
+        "print(isinstance(typed, tvm.IRModule), tvm.IRModule(dict(typed.functions_items())))\n"
+        "print(tvm.ir.load_json(tvm.ir.save_json(tvm.IRModule())).functions)\n"
+    )
+    done = run(script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("True\nTrue ")
+    assert "R.nn.relu(x)" in done.stdout
+    assert done.stdout.endswith("{}\n")
+
+
 def test_an_error_of_ours_is_one_line_and_another_is_a_traceback(tmp_path):
     ours, theirs = tmp_path / "ours.py", tmp_path / "theirs.py"
     ours.write_text("from tvm import relay\nrelay.quantize.QConfig(global_scale=-1.0)\n")
