@@ -8,6 +8,7 @@ golden          compares a text with a file in golden/, rewritten by `pytest --u
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import platform
 from collections.abc import Callable
@@ -35,6 +36,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the files in tests/python/golden with what the tests produce now",
     )
+
+
+def pytest_configure() -> None:
+    """Import the package before tests run.
+
+    The process that gathers the results of others imports the classes of their warnings in a thread
+    for each, and two threads that begin to import one package together break it.
+    """
+    importlib.import_module("tvm_quant")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
