@@ -42,7 +42,7 @@ def relay(
     --only names them.
     """
     names = matching(only or list(relay_script.NETS), [*relay_script.NETS, *LIGHT])
-    modes = matching([mode], list(relay_script.MODES))
+    modes = matching([mode], list(relay_script.MODES), "mode")
     rows: list[dict[str, Any]] = []
     for name in names:
         with stderr().status(f"{name} ..."):
@@ -66,7 +66,7 @@ def in_turn(
     return paired(old, new)
 
 
-def matching(patterns: Sequence[str], known: Sequence[str]) -> list[str]:
+def matching(patterns: Sequence[str], known: Sequence[str], what: str = "network") -> list[str]:
     """The names that match one of the patterns, in their order.
 
     Raises:
@@ -74,7 +74,7 @@ def matching(patterns: Sequence[str], known: Sequence[str]) -> list[str]:
     """
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
-            raise ConfigError(f"nothing matches '{pattern}'; there are {', '.join(known)}")
+            raise ConfigError(f"no {what} matches '{pattern}'; there are {', '.join(known)}")
     return [name for name in known if any(fnmatch.fnmatchcase(name, p) for p in patterns)]
 
 

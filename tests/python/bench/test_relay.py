@@ -53,7 +53,7 @@ def test_a_stack_that_fails_leaves_its_failure_in_every_mode(monkeypatch):
 
 def test_names_that_match_nothing_are_refused():
     assert relay.matching(["d*", "a"], ["a", "b", "dense"]) == ["a", "dense"]
-    with pytest.raises(ConfigError, match="nothing matches 'x'; there are a, b"):
+    with pytest.raises(ConfigError, match="no network matches 'x'; there are a, b"):
         relay.matching(["x"], ["a", "b"])
 
 

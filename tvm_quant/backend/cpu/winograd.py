@@ -140,7 +140,7 @@ def strip_rows(
     >>> avx2 = next(isa for isa in ISAS if isa.name == "avx2")
     >>> layer = {"output": (28, 28), "inputs": 128, "outputs": 128}
     >>> strip_rows(avx2, **layer, cost=Cost(direct=0.75, product=1.0))
-    1
+    2
     >>> strip_rows(avx2, **layer, cost=Cost(direct=0.25, product=1.0)) is None
     True
     """
