@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_quant.estimator.base import ActivationEstimator, Range
-from tvm_quant.estimator.relative_entropy import MOST_LEVELS, codes, running_sum, times_log
+from tvm_quant.estimator.relative_entropy import (
+    MOST_LEVELS,
+    codes,
+    extremes,
+    running_sum,
+    times_log,
+    within,
+)
 from tvm_quant.op import QuantSpec
 from tvm_quant.statistics import TensorStatistics
 
@@ -51,18 +58,17 @@ class KLDivergence(ActivationEstimator):
 
     def range(self, stats: TensorStatistics, spec: QuantSpec) -> Range:
         """The range to cover; see `ActivationEstimator.range`."""
-        low, high = min(stats.minimum, 0.0), max(stats.maximum, 0.0)
-        if spec.symmetric and not spec.signed:
-            low = 0.0
+        reached = extremes(stats, spec)
+        low, high = reached.low, reached.high
         reach = max(-low, high)
         if not reach or spec.levels > MOST_LEVELS:
-            return Range(low=low, high=high)
+            return reached
         seen = stats.magnitudes() if low < 0 else stats
         counts = seen.dense(self.bins, 0.0, reach).counts
         beyond = counts.sum() - np.cumsum(counts)
         shortest = int(np.argmax(beyond <= self.clipped * counts.sum()))
         threshold = reach * _best_stop(counts, codes(low, high, spec), shortest) / self.bins
-        return Range(low=max(low, -threshold), high=min(high, threshold))
+        return within(reached, threshold)
 
 
 def _best_stop(counts: Array, levels: int, shortest: int = 0) -> int:

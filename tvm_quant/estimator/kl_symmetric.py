@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_quant.estimator.base import ActivationEstimator, Range
-from tvm_quant.estimator.relative_entropy import MOST_LEVELS, codes, running_sum, times_log
+from tvm_quant.estimator.relative_entropy import (
+    MOST_LEVELS,
+    codes,
+    extremes,
+    running_sum,
+    times_log,
+    within,
+)
 from tvm_quant.op import QuantSpec
 from tvm_quant.statistics import TensorStatistics
 
@@ -59,19 +66,18 @@ class KLSymmetric(ActivationEstimator):
 
     def range(self, stats: TensorStatistics, spec: QuantSpec) -> Range:
         """The range to cover; see `ActivationEstimator.range`."""
-        low, high = min(stats.minimum, 0.0), max(stats.maximum, 0.0)
-        if spec.symmetric and not spec.signed:
-            low = 0.0
+        reached = extremes(stats, spec)
+        low, high = reached.low, reached.high
         reach = max(-low, high)
         if not (reach and stats.histogram.nonzeros) or spec.levels > MOST_LEVELS:
-            return Range(low=low, high=high)
+            return reached
         bins = 2 * self.bins + 1
         counts = _whole(stats.dense(bins, -reach, reach).counts)
         counts[self.bins] += stats.histogram.zeros
         allowed = self.clipped * stats.histogram.nonzeros
         half = _best_half(counts, 2 * codes(low, high, spec) - 1, allowed)
         threshold = reach * (2 * half + 1) / bins
-        return Range(low=max(low, -threshold), high=min(high, threshold))
+        return within(reached, threshold)
 
 
 def _whole(counts: Array) -> Array:

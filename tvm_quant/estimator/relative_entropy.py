@@ -7,12 +7,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tvm_quant.estimator.base import Range
 from tvm_quant.op import QuantSpec
+from tvm_quant.statistics import TensorStatistics
 
 Array = npt.NDArray[Any]
 
 MOST_LEVELS = 1024
 """Grids of more codes than this tell all bins apart: they cover the extremes."""
+
+
+def extremes(stats: TensorStatistics, spec: QuantSpec) -> Range:
+    """What the data reaches on either side of zero, as far as the grid has codes there."""
+    low = 0.0 if spec.symmetric and not spec.signed else min(stats.minimum, 0.0)
+    return Range(low=low, high=max(stats.maximum, 0.0))
+
+
+def within(reached: Range, threshold: float) -> Range:
+    """The part of a range within +-threshold."""
+    return Range(low=max(reached.low, -threshold), high=min(reached.high, threshold))
 
 
 def codes(low: float, high: float, spec: QuantSpec) -> int:

@@ -212,8 +212,10 @@ class _Lowering(PyExprMutator):
         shape = (int(output[0]), int(output[1]))
         inputs, outputs = weight.shape[-1], weight.shape[0]
         rows = strip_rows(self.isa, output=shape, inputs=inputs, outputs=outputs, cost=cost)
+        if rows is None:
+            return None
         points = transform_filter(weight)
-        if rows is None or (points.dtype == np.int16 and not sums_fit(points)):
+        if points.dtype == np.int16 and not sums_fit(points):
             return None
         group = 1 if points.dtype == np.float32 else 2
         return self._emit(

@@ -146,9 +146,8 @@ def strip_rows(
     """
     high, wide = (-(-size // OUTPUTS) for size in output)
     vectors = -(-outputs // isa.lanes)
-    transform = (
-        TRANSFORM * isa.lanes / math.gcd(inputs, isa.lanes)
-    )  # parts of vectors cost whole ones
+    filled = math.gcd(inputs, isa.lanes)  # lanes of the vectors of input channels
+    transform = TRANSFORM * isa.lanes / filled
 
     def strips(rows: int) -> float:
         """Instructions of a layer per input channel and vector of outputs."""
@@ -206,15 +205,10 @@ def winograd(
         def element(y: Dim, x: Dim) -> tirx.Expr:
             return staged(*index[:lead], top + y, left + x, channel).astype(factor_dtype)
 
-        first, second, sign = _input_row(point // INPUTS)
-        return _pair(
-            sign,
-            *(
-                _pair(inner[2], element(y, inner[0]), element(y, inner[1]))
-                for inner in [_input_row(point % INPUTS)]
-                for y in (first, second)
-            ),
-        )
+        top_row, bottom_row, down = _input_row(point // INPUTS)
+        first, second, right = _input_row(point % INPUTS)
+        pairs = [_pair(right, element(y, first), element(y, second)) for y in (top_row, bottom_row)]
+        return _pair(down, *pairs)
 
     factors = te.compute((*batch, POINTS, high * wide, depth), factor, name=TRANSFORMED)
     axes = [te.reduce_axis((0, sizes[2]), name="i")]
@@ -248,17 +242,16 @@ def winograd(
 def _input_row(point: Dim) -> tuple[tirx.Expr, tirx.Expr, tirx.Expr]:
     """A row of `INPUT_ROWS`, chosen by an expression."""
     first, second, sign = (
-        _chosen(point, [row[column] for row in INPUT_ROWS]) for column in range(3)
+        _chosen(point, [tirx.const(row[column], "int64") for row in INPUT_ROWS])
+        for column in range(3)
     )
     return first, second, sign
 
 
-def _chosen(index: Dim, values: Sequence[Any]) -> tirx.Expr:
+def _chosen(index: Dim, values: Sequence[tirx.Expr]) -> tirx.Expr:
     """One of the values: nothing is left of the choice where the index is a constant."""
     *rest, chosen = values
-    chosen = tirx.const(chosen, "int64") if isinstance(chosen, int) else chosen
     for position, value in reversed(list(enumerate(rest))):
-        value = tirx.const(value, "int64") if isinstance(value, int) else value
         chosen = tirx.Select(index == position, value, chosen)
     return chosen
 
