@@ -1,6 +1,7 @@
 """Fixtures and markers that every test may use.
 
 shared          path of the models and data that are too big for the repository
+rng             a random generator of the same seed for each test
 golden          compares a text with a file in golden/, rewritten by `pytest --update-golden`
 @isa("avx2")    skips where the CPU lacks a feature       @cuda    skips where there is no GPU
 """
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
+import numpy as np
 import pytest
 
 from golden_files import check_golden
@@ -54,6 +56,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
     if item.get_closest_marker("cuda") and not cuda_is_present():
         pytest.skip("no CUDA device")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Numbers that do not depend on which tests ran before."""
+    return np.random.default_rng(0)
 
 
 @pytest.fixture(scope="session")

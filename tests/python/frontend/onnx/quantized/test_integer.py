@@ -10,11 +10,11 @@ from quantized_models import (
     float_weights,
     integer,
     onnxruntime_unoptimized,
+    random_codes,
+    random_weights,
     realized,
     typed_model,
 )
-
-RNG = np.random.default_rng(0)
 
 
 def is_exact(source, **feeds):
@@ -24,16 +24,11 @@ def is_exact(source, **feeds):
         np.testing.assert_array_equal(g, w)
 
 
-def random_codes(shape, kind):
-    limits = np.iinfo(kind)
-    return RNG.integers(limits.min, limits.max + 1, shape).astype(kind)
-
-
 @pytest.mark.parametrize("zeros", ["none", "left", "both"])
-def test_sums_of_products_beyond_what_a_float32_holds(zeros):
+def test_sums_of_products_beyond_what_a_float32_holds(rng, zeros):
     names = {"none": [], "left": ["az"], "both": ["az", "bz"]}[zeros]
-    weights = {"b": random_codes((3000, 5), "int8"), "az": np.uint8(17), "bz": np.int8(-5)}
-    a = np.where(RNG.random((4, 3000)) < 0.9, 255, 3).astype("uint8")
+    weights = {"b": random_codes(rng, (3000, 5), "int8"), "az": np.uint8(17), "bz": np.int8(-5)}
+    a = np.where(rng.random((4, 3000)) < 0.9, 255, 3).astype("uint8")
     weights["b"][:, 0] = 127
     source = typed_model(
         [node("MatMulInteger", ["a", "b", *names])],
@@ -76,24 +71,24 @@ def dynamic(product, weight, shape):
 
 
 @pytest.mark.parametrize("offset", [0.0, 3.0, -3.0])
-def test_a_matrix_product_whose_data_is_quantized_at_run_time(offset):
+def test_a_matrix_product_whose_data_is_quantized_at_run_time(rng, offset):
     product = node("MatMulInteger", ["q", "w", "z", "wz"], "acc")
-    source = dynamic(product, random_codes((40, 5), "int8"), (3, 40))
-    x = RNG.normal(offset, 1, size=(3, 40)).astype("float32")
+    source = dynamic(product, random_weights(rng, (40, 5)), (3, 40))
+    x = rng.normal(offset, 1, size=(3, 40)).astype("float32")
     is_exact(source, x=x)
     is_exact(source, x=np.zeros_like(x))
     mod = integer(source)
     assert str(contractions(mod)[0].ty.dtype) == "int32" and not float_weights(mod)
 
 
-def test_a_convolution_whose_data_is_quantized_at_run_time():
+def test_a_convolution_whose_data_is_quantized_at_run_time(rng):
     product = node("ConvInteger", ["q", "w", "z", "wz"], "acc", pads=[1, 1, 1, 1])
-    source = dynamic(product, random_codes((4, 3, 3, 3), "int8"), (2, 3, 6, 6))
-    is_exact(source, x=RNG.normal(0, 1, size=(2, 3, 6, 6)).astype("float32"))
+    source = dynamic(product, random_weights(rng, (4, 3, 3, 3)), (2, 3, 6, 6))
+    is_exact(source, x=rng.normal(0, 1, size=(2, 3, 6, 6)).astype("float32"))
 
 
-def test_codes_scale_and_zero_point_as_outputs():
+def test_codes_scale_and_zero_point_as_outputs(rng):
     quantize = helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])
     outputs = {"q": "uint8", "s": "float", "z": "uint8"}
     source = typed_model([quantize], {"x": ("float", (3, 40))}, {}, outputs)
-    is_exact(source, x=RNG.normal(0, 1, size=(3, 40)).astype("float32"))
+    is_exact(source, x=rng.normal(0, 1, size=(3, 40)).astype("float32"))
