@@ -30,6 +30,7 @@ from tvm.script import tirx as T  # noqa: N812
 from tvm.tirx import Expr, PrimFunc, Shuffle, const
 
 from tvm_quant.backend.cpu.isa import Dot
+from tvm_quant.backend.cpu.wrapping import wrapping_add
 
 NAMES = {2: "pair_dot", 4: "quad_dot"}
 
@@ -86,7 +87,7 @@ def multiply_add(total: Expr, data: Expr, weight: Expr, dot: Dot) -> Expr:
     if dot.accumulates:
         return _call(dot.instruction, sums, total, *operands)
     if dot.widening is None:
-        return total + _call(dot.instruction, sums, *operands)
+        return wrapping_add(total, _call(dot.instruction, sums, *operands))
     pairs = _call(dot.instruction, f"int16x{2 * lanes}", *operands)
     return total + _call(dot.widening, sums, pairs, T.broadcast(T.int16(1), 2 * lanes))
 

@@ -150,7 +150,7 @@ ISAS = (
         converts_rounded=True,
         dots=(
             Dot(data="uint8", size=4, instruction="llvm.x86.avx512.vpdpbusd.512"),
-            _pairs("llvm.x86.avx512.pmaddw.d.512"),
+            Dot(data="int16", size=2, instruction="llvm.x86.avx512.vpdpwssd.512"),
         ),
     ),
     Isa(
@@ -175,7 +175,7 @@ ISAS = (
         converts_rounded=True,
         dots=(
             Dot(data="uint8", size=4, instruction="llvm.x86.avx512.vpdpbusd.256"),
-            _pairs("llvm.x86.avx2.pmadd.wd"),
+            Dot(data="int16", size=2, instruction="llvm.x86.avx512.vpdpwssd.256"),
         ),
     ),
     # Intel SDM vol. 1, chapter 14: 16 registers ymm0..ymm15; vol. 2, PMADDWD and PMADDUBSW.

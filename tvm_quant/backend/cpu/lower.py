@@ -36,9 +36,8 @@ from tvm_quant.backend.cpu.pack import largest_pair, pack_dense, pack_taps
 from tvm_quant.backend.cpu.tile import STAGING_COST, choose_tile, window_rows
 from tvm_quant.backend.cpu.winograd import (
     TAPS,
-    product_cost,
-    strip_rows,
-    sums_fit,
+    is_exact,
+    plans,
     transform_filter,
     winograd,
 )
@@ -205,28 +204,32 @@ class _Lowering(PyExprMutator):
     ) -> relax.Expr | None:
         """A 3x3 convolution by 16 matrix products; None where these are not exact or not faster."""
         read = str(data.ty.dtype)
-        cost = product_cost(self.isa, read, dot)
         alike = read != "float32" or {str(weight.dtype), dtype} == {read}
-        if cost is None or not alike or not _fits_winograd(window, output):
+        if not alike or not _fits_winograd(window, output):
             return None
-        shape = (int(output[0]), int(output[1]))
-        inputs, outputs = weight.shape[-1], weight.shape[0]
-        rows = strip_rows(self.isa, output=shape, inputs=inputs, outputs=outputs, cost=cost)
-        if rows is None:
+        found = plans(
+            self.isa,
+            dtype=read,
+            dot=dot,
+            output=(int(output[0]), int(output[1])),
+            inputs=weight.shape[-1],
+            outputs=weight.shape[0],
+        )
+        exact = (plan for plan in found if read == "float32" or is_exact(weight, plan.algorithm))
+        plan = next(exact, None)
+        if plan is None:
             return None
-        points = transform_filter(weight)
-        if points.dtype == np.int16 and not sums_fit(points):
-            return None
+        points = transform_filter(weight, plan.algorithm)
         group = 1 if points.dtype == np.float32 else 2
         return self._emit(
-            winograd,
+            functools.partial(winograd, algorithm=plan.algorithm),
             "winograd",
             data,
             constant(pack_dense(points, lanes=self.isa.lanes, group=group)),
             window=window,
-            output=shape,
-            channels=outputs,
-            rows=rows,
+            output=tuple(map(int, output)),
+            channels=weight.shape[0],
+            rows=plan.rows,
             factor_dtype=str(points.dtype),
             dtype=dtype,
         )

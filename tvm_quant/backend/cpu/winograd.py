@@ -1,22 +1,22 @@
-"""Winograd's convolution F(2x2, 3x3): 16 products for 4 outputs of a 3x3 window, instead of 36.
+"""Winograd's convolutions of 3x3 windows: F(2x2) has 16 products for 4 outputs, F(4x4) 36 for 16.
 
-Of a window of 4x4 inputs d and a filter g, the 2x2 outputs are
+Of a square of inputs d and a filter g, the m x m outputs are
 
     A (B d B^T * G g G^T) A^T
 
-where * is element by element, so that the sums over input channels are 16 matrix products. B and A
-hold 0, 1 and -1 alone; G has halves. With 2 G in its place, everything is an integer, and the
-outputs are 4 times too large, which the last shift takes away: the result is exact. The factors
-leave 8 bits, so this is for instructions that multiply 16 bits, and for float32.
+where * is element by element, so that the sums over input channels are (m + 2)^2 matrix products.
+The factors of a filter are fractions; a common multiple of their denominators in place of 1 makes
+everything an integer, and the outputs too large by what the last step divides by: the result is
+exact. The factors leave 8 bits, so this is for instructions that multiply 16, and for float32.
 
 Source: S. Winograd, Arithmetic Complexity of Computations (1980); A. Lavin, S. Gray, Fast
-Algorithms for Convolutional Neural Networks (2015), section 4.1.
+Algorithms for Convolutional Neural Networks (2015), section 4.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,142 +27,243 @@ from tvm import te, tirx
 from tvm_quant.backend.cpu.contraction import Dim, Window, stage
 from tvm_quant.backend.cpu.isa import LOWEST, Dot, Isa
 from tvm_quant.backend.cpu.tile import choose_tile
+from tvm_quant.backend.cpu.wrapping import Wrapping
 
 Array = npt.NDArray[Any]
+Values = Sequence[Any]  # expressions, arrays or numbers
 
 TAPS = 3  # of a filter, along each axis
-OUTPUTS = 2  # of a window, along each axis
-INPUTS = TAPS + OUTPUTS - 1
-POINTS = INPUTS * INPUTS  # products of a window
-SCALE_BITS = 2  # outputs of integers are 2 ** SCALE_BITS times too large before the last shift
-LARGEST_FACTOR = 4 * 255  # of 8-bit data: sums and differences of four
-
-#: 2 G: what the taps of a filter are multiplied by.
-FILTER = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
-#: B: each row takes two of the four inputs: (first, second, sign of the second).
-INPUT_ROWS = ((0, 2, -1), (1, 2, 1), (2, 1, -1), (1, 3, -1))
-#: A: which of the four sums make an output, and with which sign.
-OUTPUT_ROWS = ((1, 1, 1, 0), (0, 1, -1, -1))
+LARGEST_CODE = 256  # of 8-bit data, more than the magnitude of each
 
 # Costs in instructions on vectors, as measured on AVX2.
-TRANSFORM = 5.0  # of the factors of a window of one input channel
-INVERSE = 25.0  # of the outputs of a window, less what any convolution does with them
-FAR_LOAD = 1.0  # of a vector of factors of filters, which no near cache holds
+FAR_LOAD = 0.25  # of a vector of factors of filters, which no near cache holds
 PEAK = 0.5  # of the best tile, as tiles count their cost
 WORTHWHILE = 1.05  # a direct convolution that takes only this much longer stays
 FACTORS_OF_A_STRIP = 128 * 1024  # that fit the second-level cache
 
 #: Names of the blocks; the schedule rule knows them by these.
-TRANSFORMED, PRODUCTS, OUTPUT = "winograd_input", "winograd_products", "winograd_output"
-STRIP = "winograd_strip"  # annotation of the products: rows and columns of windows of a strip
+TRANSFORMED, PRODUCTS = "winograd_input", "winograd_products"
+COLUMNS, WINDOWS, OUTPUT = "winograd_columns", "winograd_windows", "winograd_output"
+#: Annotation of the products: rows and columns of windows of a strip, outputs of a window.
+STRIP = "winograd_strip"
 
 
-def transform_filter(weight: Array) -> Array:
-    """The 16 factors of each filter: of int8, int16 and 4 times G g G^T; of float32, G g G^T.
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """F(m x m, 3 x 3), along one axis.
+
+    Attributes:
+        filter: (m + 2, 3), G times what makes it whole.
+        inputs: B: from the m + 2 inputs of a window to their factors.
+        results: A: from the m + 2 sums of products to m outputs.
+        scales: by which these are too large.
+        transform: instructions for the factors of a window of a vector of input channels.
+        inverse: instructions for the outputs of a window, less what any convolution does with them.
+    """
+
+    filter: Array
+    inputs: Callable[[Values], Values]
+    results: Callable[[Values], Values]
+    scales: tuple[int, ...]
+    transform: float
+    inverse: float
+
+    @property
+    def outputs(self) -> int:
+        """m, of a window."""
+        return len(self.scales)
+
+    @property
+    def size(self) -> int:
+        """Inputs of a window."""
+        return self.outputs + TAPS - 1
+
+    @property
+    def points(self) -> int:
+        """Products of a window of one input channel."""
+        return self.size * self.size
+
+
+def _inputs_of_2(d: Values) -> Values:
+    return d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]
+
+
+def _results_of_2(m: Values) -> Values:
+    return m[0] + m[1] + m[2], m[1] - m[2] - m[3]
+
+
+def _inputs_of_4(d: Values) -> Values:
+    even, odd = d[4] - _times(4, d[2]), d[3] - _times(4, d[1])
+    near, apart = d[4] - d[2], _times(2, d[3] - d[1])
+    first, last = near + _times(4, d[0] - d[2]), d[5] - d[3] - _times(2, apart)
+    return first, even + odd, even - odd, near + apart, near - apart, last
+
+
+def _results_of_4(m: Values) -> Values:
+    ones, signs = m[1] + m[2], m[1] - m[2]
+    twos, halves = m[3] + m[4], m[3] - m[4]
+    first = twos + _times(2, m[0] + _times(2, m[0] - ones))
+    last = _times(2, halves + m[5] + _times(2, m[5])) - signs
+    return first, halves - _times(2, signs), twos - ones, last
+
+
+def _times(factor: int, value: Any) -> Any:
+    """The product, in the type of an expression."""
+    is_expr = isinstance(value, tirx.Expr)
+    return value * (tirx.const(factor, str(value.ty.dtype)) if is_expr else factor)
+
+
+#: Points 0, 1, -1 and infinity.
+F2 = Algorithm(
+    filter=np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]]),
+    inputs=_inputs_of_2,
+    results=_results_of_2,
+    scales=(2, 2),
+    transform=80.0,
+    inverse=25.0,
+)
+#: Points 0, 1, -1, 2, -2 and infinity.
+F4 = Algorithm(
+    filter=np.array([[1, 0, 0], [1, 1, 1], [1, -1, 1], [1, 2, 4], [1, -2, 4], [0, 0, 1]]),
+    inputs=_inputs_of_4,
+    results=_results_of_4,
+    scales=(24, 12, 6, 6),
+    transform=290.0,
+    inverse=240.0,
+)
+
+
+def transform_filter(weight: Array, algorithm: Algorithm) -> Array:
+    """The factors of each filter, with the integers of `Algorithm.filter`.
 
     Args:
-        weight: (O, 3, 3, I).
+        weight: (O, 3, 3, I), int8 or float32.
+        algorithm: whose they are.
 
     Returns:
-        (O, 16, I).
+        (O, points, I): int16 of int8, else float32.
 
-    >>> transform_filter(np.ones((1, 3, 3, 1), "int8")).ravel().tolist()
+    >>> transform_filter(np.ones((1, 3, 3, 1), "int8"), F2).ravel().tolist()
     [4, 6, 2, 4, 6, 9, 3, 6, 2, 3, 1, 2, 4, 6, 2, 4]
     """
     is_float = weight.dtype.kind == "f"
     wide = weight.astype("float64" if is_float else "int64")
-    points = np.einsum("ai,bj,oijc->oabc", FILTER, FILTER, wide)
-    points = points.reshape(weight.shape[0], POINTS, weight.shape[-1])
-    return np.asarray(points / 4, weight.dtype) if is_float else np.asarray(points, "int16")
+    points = np.einsum("ai,bj,oijc->oabc", algorithm.filter, algorithm.filter, wide)
+    points = points.reshape(weight.shape[0], algorithm.points, weight.shape[-1])
+    if not is_float:
+        return np.asarray(points, "int16")
+    return np.asarray(points / algorithm.scales[0] ** 2, "float32")
 
 
-def sums_fit(points: Array) -> bool:
-    """Whether no sum of products of these factors with those of 8-bit data leaves 32 bits.
+def is_exact(weight: Array, algorithm: Algorithm) -> bool:
+    """Whether the outputs for any 8-bit data, as much too large as they are, fit 32 bits.
+
+    Sums on the way may leave them: integers are added modulo 2**32.
 
     Args:
-        points: (O, 16, I), int16.
+        weight: (O, 3, 3, I), int8.
+        algorithm: which computes them.
 
-    >>> sums_fit(np.full((1, 16, 512), 100, "int16"))
+    >>> is_exact(np.full((1, 3, 3, 256), 50, "int8"), F4)
     True
-    >>> sums_fit(np.full((1, 16, 512), 1000, "int16"))
+    >>> is_exact(np.full((1, 3, 3, 256), 127, "int8"), F4)
     False
     """
-    outputs = np.abs(points.astype(np.int64)).sum(axis=(1, 2))
-    return int(outputs.max(initial=0)) * LARGEST_FACTOR < 2**31
+    largest = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(1).max(initial=0)
+    _, bits = _odd_part(max(algorithm.scales) ** 2)
+    return int(largest) * LARGEST_CODE << bits < 2**31
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
-    """Instructions per product of a lane.
+class Plan:
+    """How to compute a layer.
 
     Attributes:
-        direct: of a direct convolution.
-        product: of the products of factors.
+        algorithm: by which.
+        rows: of windows, of a strip.
+        cost: instructions on vectors.
     """
 
-    direct: float
-    product: float
+    algorithm: Algorithm
+    rows: int
+    cost: float
 
 
-def product_cost(isa: Isa, dtype: str, dot: Dot | None) -> Cost | None:
-    """What products cost; None where the target has none of 16 bits for data of 8.
-
-    Args:
-        isa: of the target.
-        dtype: of the data: 8-bit integers, or float32.
-        dot: what a direct convolution multiplies with, of integers.
-    """
-    if dtype == "float32":
-        return Cost(direct=1.0, product=1.0)
-    pairs = isa.dot("int16", size=2)
-    if dtype not in LOWEST or dot is None or pairs is None:
-        return None
-    return Cost(direct=dot.per_product, product=pairs.per_product)
-
-
-def strip_rows(
+def plans(
     isa: Isa,
     *,
+    dtype: str,
+    dot: Dot | None,
     output: tuple[int, int],
     inputs: int,
     outputs: int,
-    cost: Cost,
-) -> int | None:
-    """Rows of windows of a strip, or None where a direct convolution is as fast.
+) -> list[Plan]:
+    """Ways to compute a layer that are faster than a direct convolution, the fastest first.
 
     Args:
         isa: of the target.
+        dtype: of the data: 8-bit integers, or float32; there are no plans for others.
+        dot: what a direct convolution of integers multiplies with.
         output: height and width of the result.
         inputs, outputs: channels.
-        cost: of the products of both.
 
     >>> from tvm_quant.backend.cpu.isa import ISAS
-    >>> avx2 = next(isa for isa in ISAS if isa.name == "avx2")
-    >>> layer = {"output": (28, 28), "inputs": 128, "outputs": 128}
-    >>> strip_rows(avx2, **layer, cost=Cost(direct=0.75, product=1.0))
-    2
-    >>> strip_rows(avx2, **layer, cost=Cost(direct=0.25, product=1.0)) is None
-    True
+    >>> vnni = ISAS[0]
+    >>> layer = {"dtype": "uint8", "dot": vnni.dot("uint8"), "output": (28, 28)}
+    >>> [plan.algorithm is F4 for plan in plans(vnni, **layer, inputs=64, outputs=64)]
+    [True]
+    >>> plans(vnni, **layer, inputs=8, outputs=8)
+    []
     """
-    high, wide = (-(-size // OUTPUTS) for size in output)
-    vectors = -(-outputs // isa.lanes)
-    filled = math.gcd(inputs, isa.lanes)  # lanes of the vectors of input channels
-    transform = TRANSFORM * isa.lanes / filled
+    if dtype == "float32":
+        direct = product = 1.0
+        lanes, algorithms = isa.lanes, (F2,)
+    else:
+        pairs = isa.dot("int16", size=2)
+        if dtype not in LOWEST or dot is None or pairs is None:
+            return []
+        direct, product = dot.per_product, pairs.per_product
+        lanes, algorithms = 2 * isa.lanes, (F2, F4)
+    transform = math.gcd(inputs, lanes)
+    found = [
+        _plan(algorithm, isa, output, inputs, outputs, product, transform)
+        for algorithm in algorithms
+    ]
+    limit = math.prod(output) * TAPS * TAPS * inputs * -(-outputs // isa.lanes) * direct
+    return sorted(
+        (plan for plan in found if plan and plan.cost * WORTHWHILE <= limit),
+        key=lambda plan: plan.cost,
+    )
 
-    def strips(rows: int) -> float:
-        """Instructions of a layer per input channel and vector of outputs."""
+
+def _plan(
+    algorithm: Algorithm,
+    isa: Isa,
+    output: tuple[int, int],
+    inputs: int,
+    outputs: int,
+    product: float,
+    filled: int,
+) -> Plan | None:
+    """The best strips, lower ones before some that are a little faster; None if none fits."""
+    size, points = algorithm.outputs, algorithm.points
+    high, wide = (-(-extent // size) for extent in output)
+    vectors = -(-outputs // isa.lanes)
+
+    def cost(rows: int) -> float:
         _, relative = choose_tile(isa, rows=rows * wide, vectors=vectors, padding=None)
-        steady = POINTS * cost.product * relative / PEAK
-        loads = POINTS * FAR_LOAD / (rows * wide)
-        window = steady + loads + transform / vectors + INVERSE / inputs
+        steady = points * product * relative / PEAK + points * FAR_LOAD / (rows * wide)
+        window = vectors * (steady * inputs + algorithm.inverse)
+        window += algorithm.transform * inputs / filled
         return window * wide * rows * -(-high // rows)
 
-    limit = WORTHWHILE * min(map(strips, range(1, high + 1)))
-    if limit > math.prod(output) * TAPS * TAPS * cost.direct:
-        return None
-    good = (rows for rows in range(1, high + 1) if strips(rows) <= limit)
+    fitting = (
+        rows for rows in range(1, high + 1) if points * rows * wide * inputs <= FACTORS_OF_A_STRIP
+    )
+    costs = [(rows, cost(rows)) for rows in fitting]
+    limit = WORTHWHILE * min((cost for _, cost in costs), default=0)
     return next(
-        (rows for rows in good if POINTS * rows * wide * inputs <= FACTORS_OF_A_STRIP), None
+        (Plan(algorithm=algorithm, rows=rows, cost=c) for rows, c in costs if c <= limit), None
     )
 
 
@@ -170,6 +271,7 @@ def winograd(
     data: te.Tensor,
     weight: te.Tensor,
     *,
+    algorithm: Algorithm,
     window: Window,
     output: Sequence[int],
     channels: int,
@@ -181,7 +283,9 @@ def winograd(
 
     Args:
         data: (*batch, height, width, I).
-        weight: packed factors: (O/lanes, 16, I/group, lanes, group), or (O/lanes, 16, I, lanes).
+        weight: packed factors: (O/lanes, points, I/group, lanes, group), or
+            (O/lanes, points, I, lanes).
+        algorithm: whose factors these are.
         window: geometry.
         output: height and width of the result.
         channels: O of the result; the packed weights may hold more.
@@ -189,28 +293,31 @@ def winograd(
         factor_dtype: as which the data is multiplied, int16 or float32.
         dtype: of the sums and the result.
     """
+    size, across = algorithm.outputs, algorithm.size
     batch = tuple(data.shape[:-3])
-    high, wide = (-(-int(size) // OUTPUTS) for size in output)
+    high, wide = (-(-int(extent) // size) for extent in output)
     high = -(-high // rows) * rows
-    sizes = [int(size) for size in weight.shape]
+    sizes = [int(extent) for extent in weight.shape]
     group = sizes[4] if len(sizes) == 5 else 1
     depth, lanes = sizes[2] * group, sizes[3]
-    staged = stage(data, window, (high * OUTPUTS, wide * OUTPUTS), depth, str(data.dtype))
+    staged = stage(data, window, (high * size, wide * size), depth, str(data.dtype))
     lead = len(batch)
 
     def factor(*index: Dim) -> tirx.Expr:
         point, at, channel = index[lead:]
-        top, left = at // wide * OUTPUTS, at % wide * OUTPUTS
+        top, left = at // wide * size, at % wide * size
 
         def element(y: Dim, x: Dim) -> tirx.Expr:
             return staged(*index[:lead], top + y, left + x, channel).astype(factor_dtype)
 
-        top_row, bottom_row, down = _input_row(point // INPUTS)
-        first, second, right = _input_row(point % INPUTS)
-        pairs = [_pair(right, element(y, first), element(y, second)) for y in (top_row, bottom_row)]
-        return _pair(down, *pairs)
+        def row(y: Dim) -> tirx.Expr:
+            values = algorithm.inputs([element(y, x) for x in range(across)])
+            return _chosen(point % across, values)
 
-    factors = te.compute((*batch, POINTS, high * wide, depth), factor, name=TRANSFORMED)
+        return _chosen(point // across, algorithm.inputs([row(y) for y in range(across)]))
+
+    shape = (*batch, algorithm.points, high * wide, depth)
+    factors = te.compute(shape, factor, name=TRANSFORMED)
     axes = [te.reduce_axis((0, sizes[2]), name="i")]
     axes += [te.reduce_axis((0, group), name="of_group")] if group > 1 else []
 
@@ -221,31 +328,53 @@ def winograd(
         w = weight(channel // lanes, point, axes[0], channel % lanes, *axes[1:])
         return te.sum(x.astype(dtype) * w.astype(dtype), axis=axes)
 
-    packed = sizes[0] * lanes
-    products = te.compute(
-        (*batch, POINTS, high * wide, packed), product, name=PRODUCTS, attrs={STRIP: [rows, wide]}
-    )
-
-    def result(*index: Dim) -> tirx.Expr:
-        y, x, channel = index[lead:]
-        at = y // OUTPUTS * wide + x // OUTPUTS
+    shape = (*batch, algorithm.points, high * wide, sizes[0] * lanes)
+    strip = {STRIP: [rows, wide, size]}
+    products = te.compute(shape, product, name=PRODUCTS, attrs=strip)
+    def of_column(*index: Dim) -> tirx.Expr:
+        y, x, column, channel = index[lead:]
+        at = y // size * wide + x
         points = [
-            [products(*index[:lead], row * INPUTS + column, at, channel) for row in range(INPUTS)]
-            for column in range(INPUTS)
+            products(*index[:lead], row * across + column, at, channel) for row in range(across)
         ]
-        sums = _output(x % OUTPUTS, [_output(y % OUTPUTS, column) for column in points])
-        return sums if dtype.startswith("float") else sums >> SCALE_BITS
+        return _chosen(y % size, _results(algorithm, points))
 
-    return te.compute((*batch, *output, channels), result, name=OUTPUT)
+    packed = sizes[0] * lanes
+    shape = (*batch, high * size, wide, across, packed)
+    columns = te.compute(shape, of_column, name=COLUMNS)
+
+    def of_window(*index: Dim) -> tirx.Expr:
+        y, x, channel = index[lead:]
+        row = [columns(*index[:lead], y, x // size, column, channel) for column in range(across)]
+        total = _chosen(x % size, _results(algorithm, row))
+        if dtype.startswith("float"):
+            return total
+        odd = _odd_part(algorithm.scales[0])[0] ** 2
+        if odd > 1:
+            total = Wrapping(total).divided(odd).expr
+        shifts = [tirx.const(_odd_part(scale)[1], "int32") for scale in algorithm.scales]
+        return total >> _chosen(y % size, shifts) + _chosen(x % size, shifts)
+
+    shape = (*batch, high * size, wide * size, packed)
+    windows = te.compute(shape, of_window, name=WINDOWS)
+    return te.compute((*batch, *output, channels), lambda *index: windows(*index), name=OUTPUT)
 
 
-def _input_row(point: Dim) -> tuple[tirx.Expr, tirx.Expr, tirx.Expr]:
-    """A row of `INPUT_ROWS`, chosen by an expression."""
-    first, second, sign = (
-        _chosen(point, [tirx.const(row[column], "int64") for row in INPUT_ROWS])
-        for column in range(3)
-    )
-    return first, second, sign
+def _results(algorithm: Algorithm, sums: Sequence[tirx.Expr]) -> list[tirx.Expr]:
+    """The outputs of an axis, of integers modulo 2**32."""
+    if str(sums[0].ty.dtype).startswith("float"):
+        return list(algorithm.results(sums))
+    return [result.expr for result in algorithm.results([Wrapping(value) for value in sums])]
+
+
+def _odd_part(number: int) -> tuple[int, int]:
+    """(odd, bits) of number = odd * 2**bits.
+
+    >>> _odd_part(24)
+    (3, 3)
+    """
+    bits = (number & -number).bit_length() - 1
+    return number >> bits, bits
 
 
 def _chosen(index: Dim, values: Sequence[tirx.Expr]) -> tirx.Expr:
@@ -254,23 +383,3 @@ def _chosen(index: Dim, values: Sequence[tirx.Expr]) -> tirx.Expr:
     for position, value in reversed(list(enumerate(rest))):
         chosen = tirx.Select(index == position, value, chosen)
     return chosen
-
-
-def _pair(sign: tirx.Expr, first: tirx.Expr, second: tirx.Expr) -> tirx.Expr:
-    return tirx.Select(sign > 0, first + second, first - second)
-
-
-def _output(index: Dim, sums: Sequence[tirx.Expr]) -> tirx.Expr:
-    return _chosen(index, [_signed_sum(signs, sums) for signs in OUTPUT_ROWS])
-
-
-def _signed_sum(signs: Sequence[int], values: Sequence[tirx.Expr]) -> tirx.Expr:
-    """Sum of the values with sign 1 less those with sign -1; the first of them has 1."""
-    total = None
-    for sign, value in zip(signs, values, strict=True):
-        if total is None:
-            total = value if sign else None
-        elif sign:
-            total = total + value if sign > 0 else total - value
-    assert total is not None
-    return total

@@ -35,7 +35,14 @@ from tvm_quant.backend.cpu.schedule.contraction import (
 )
 from tvm_quant.backend.cpu.schedule.window import vectorize_copy
 from tvm_quant.backend.cpu.tile import Tile, choose_tile
-from tvm_quant.backend.cpu.winograd import OUTPUT, OUTPUTS, PRODUCTS, STRIP, TRANSFORMED
+from tvm_quant.backend.cpu.winograd import (
+    COLUMNS,
+    OUTPUT,
+    PRODUCTS,
+    STRIP,
+    TRANSFORMED,
+    WINDOWS,
+)
 
 MIN_TASKS = 4  # with fewer strips, threads share out the channels of each
 
@@ -45,7 +52,7 @@ def schedule_winograd(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
     try:
         sch = s_tir.Schedule(func)
         names = {sch.get(block).name_hint for block in root_blocks(sch)}
-        if not {TRANSFORMED, PRODUCTS, OUTPUT} <= names:
+        if not {TRANSFORMED, PRODUCTS, COLUMNS, WINDOWS, OUTPUT} <= names:
             return None
         factors = find_factors(sch, sch.get_sblock(PRODUCTS))
         if factors is None:
@@ -60,14 +67,15 @@ def schedule_winograd(func: tirx.PrimFunc, isa: Isa) -> s_tir.Schedule | None:
 def _schedule(sch: s_tir.Schedule, factors: Factors, isa: Isa) -> None:
     total, transformed = sch.get_sblock(PRODUCTS), sch.get_sblock(TRANSFORMED)
     copies = list(sch.get_producers(transformed))
-    inline_injective(sch, keep=copies)
+    columns, windows = sch.get_sblock(COLUMNS), sch.get_sblock(WINDOWS)
+    inline_injective(sch, keep=[*copies, columns, windows])
     epilogue = root_blocks(sch)[-1]
     *lead, y, x, channel = sch.get_loops(epilogue)
-    rows, wide = (int(size) for size in sch.get(total).annotations[STRIP])
+    rows, wide, size = (int(extent) for extent in sch.get(total).annotations[STRIP])
     packed = iter_extents(sch, total)[iter_kinds(sch, total).count("S") - 1] or 1
     tile, _ = choose_tile(isa, rows=rows * wide, vectors=packed // factors.lanes, padding=None)
-    strip, row, down = sch.split(y, [None, rows, OUTPUTS])
-    column, right = sch.split(x, [None, OUTPUTS])
+    strip, row, down = sch.split(y, [None, rows, size])
+    column, right = sch.split(x, [None, size])
     lanes = whole_lanes(loop_extent(sch, channel), factors.lanes)
     vectors = tile.vectors * factors.lanes // lanes
     channels, vector, lane = sch.split(channel, [None, vectors, lanes])
@@ -76,6 +84,9 @@ def _schedule(sch: s_tir.Schedule, factors: Factors, isa: Isa) -> None:
     few = (loop_extent(sch, task) or MIN_TASKS) < MIN_TASKS
     parallel = channels if few else task
     parallel_if_worth(sch, parallel, iteration_count(sch, total), lanes=isa.lanes)
+    sch.compute_at(windows, vector, preserve_unit_loops=True)
+    sch.compute_at(columns, vector, preserve_unit_loops=True)
+    _result_loops(sch, columns, windows)
     sch.compute_at(total, channels, preserve_unit_loops=True)
     sch.compute_at(transformed, task, preserve_unit_loops=True)
     _transform_loops(sch, transformed, isa)
@@ -83,8 +94,7 @@ def _schedule(sch: s_tir.Schedule, factors: Factors, isa: Isa) -> None:
         sch.compute_at(copy, task)
         vectorize_copy(sch, copy, isa)
     _product_loops(sch, total, factors, tile, isa)
-    for loop in (vector, down, right):
-        sch.unroll(loop)
+    sch.unroll(right)
     if loop_extent(sch, lane) == lanes:
         sch.vectorize(lane)
 
@@ -97,6 +107,20 @@ def _transform_loops(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
     sch.reorder(window, outer, point, lane)
     sch.unroll(point)
     sch.vectorize(lane)
+
+
+def _result_loops(sch: s_tir.Schedule, columns: SBlockRV, windows: SBlockRV) -> None:
+    """All outputs of a column, then of a row, at once; both stay on the stack."""
+    *_, y, _, column, lane = sch.get_loops(columns)
+    sch.reorder(column, y, lane)
+    sch.unroll(y)
+    sch.vectorize(lane)
+    sch.set_scope(columns, 0, "local")
+    *_, y, x, lane = sch.get_loops(windows)
+    sch.unroll(y)
+    sch.unroll(x)
+    sch.vectorize(lane)
+    sch.set_scope(windows, 0, "local")
 
 
 def _product_loops(
