@@ -12,8 +12,9 @@ import numpy.typing as npt
 from tvm import IRModule, relax
 from tvm.target import Target
 
+from tvm_quant.backend.cpu.contraction import Window
 from tvm_quant.backend.cpu.isa import Dot, Isa, isa_of
-from tvm_quant.backend.cpu.winograd import TAPS, product_cost, strip_rows
+from tvm_quant.backend.cpu.winograd import Plan, plan
 from tvm_quant.backend.runner import Runner
 from tvm_quant.backend.target import host_target
 from tvm_quant.ir import constant
@@ -83,11 +84,13 @@ class Example:
 
     Attributes:
         mod: `main` computes the layer.
+        weight: (O, I / groups, kernel, kernel).
         data: (1, I, size, size).
         expected: NumPy's result, (1, O, size / stride, size / stride).
     """
 
     mod: IRModule
+    weight: Array
     data: Array
     expected: Array
 
@@ -140,7 +143,7 @@ def check_kernel(layer: Layer, target: Target, seed: int = 0) -> KernelCheck:
     milliseconds = median(runner.latency_ms({"data": example.data}, repeats=ROUNDS))
     return KernelCheck(
         layer=layer,
-        instruction=_instruction(layer, target),
+        instruction=_instruction(layer, target, example.weight),
         differing=example.differing(result),
         elements=example.expected.size,
         gops=layer.operations / milliseconds / 1e6,
@@ -153,7 +156,7 @@ def layer_example(layer: Layer, seed: int = 0) -> Example:
     data = _random(rng, layer.dtype, (1, layer.inputs, layer.size, layer.size))
     weight = _random_weight(rng, layer)
     expected = _expected(layer, data, weight)
-    return Example(mod=_module(layer, weight), data=data, expected=expected)
+    return Example(mod=_module(layer, weight), weight=weight, data=data, expected=expected)
 
 
 def _module(layer: Layer, weight: Array) -> IRModule:
@@ -218,12 +221,12 @@ def _random_weight(rng: np.random.Generator, layer: Layer) -> Array:
     return rng.integers(-layer.reach, layer.reach, shape).astype("int8")
 
 
-def _instruction(layer: Layer, target: Target) -> str:
+def _instruction(layer: Layer, target: Target, weight: Array) -> str:
     isa = isa_of(target)
     depthwise = layer.groups == layer.inputs
     pair = 2 * layer.reach
     dot = isa.tap_dot(layer.dtype) if depthwise else isa.dot(layer.dtype, pair=pair)
-    if _is_winograd(layer, isa, dot):
+    if layer.groups == 1 and _plan(layer, isa, dot, weight):
         dot = isa.dot("int16", size=2) if dot else None
         return f"{_name(dot)}, Winograd"
     return _name(dot)
@@ -233,10 +236,14 @@ def _name(dot: Dot | None) -> str:
     return dot.instruction if dot else "vectorized by LLVM"
 
 
-def _is_winograd(layer: Layer, isa: Isa, dot: Dot | None) -> bool:
-    cost = product_cost(isa, layer.dtype, dot)
-    if cost is None or (layer.kernel, layer.stride, layer.groups) != (TAPS, 1, 1):
-        return False
-    size = (layer.size, layer.size)
-    rows = strip_rows(isa, output=size, inputs=layer.inputs, outputs=layer.outputs, cost=cost)
-    return rows is not None
+def _plan(layer: Layer, isa: Isa, dot: Dot | None, weight: Array) -> Plan | None:
+    padding, rows = (layer.padding,) * 2, -(-layer.size // layer.stride)
+    window = Window(
+        kernel=(layer.kernel,) * 2,
+        stride=(layer.stride,) * 2,
+        dilation=(1, 1),
+        pad_before=padding,
+        pad_after=padding,
+    )
+    last = np.moveaxis(weight, 1, -1)
+    return plan(isa, dtype=layer.dtype, dot=dot, window=window, output=(rows, rows), weight=last)

@@ -34,13 +34,7 @@ from tvm_quant.backend.cpu.contraction import (
 from tvm_quant.backend.cpu.isa import LARGEST_PAIR, Dot, Isa
 from tvm_quant.backend.cpu.pack import largest_pair, pack_dense, pack_taps
 from tvm_quant.backend.cpu.tile import STAGING_COST, choose_tile, window_rows
-from tvm_quant.backend.cpu.winograd import (
-    TAPS,
-    is_exact,
-    plans,
-    transform_filter,
-    winograd,
-)
+from tvm_quant.backend.cpu.winograd import plan, transform_filter, winograd
 from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
 
 OUT_EWISE_FUSABLE = 4  # relax.transform.FuseOps: element-wise consumers join the kernel
@@ -202,34 +196,22 @@ class _Lowering(PyExprMutator):
         dot: Dot | None,
         dtype: str,
     ) -> relax.Expr | None:
-        """A 3x3 convolution by 16 matrix products; None where these are not exact or not faster."""
+        """A 3x3 convolution with fewer products; None where that is not exact or not faster."""
         read = str(data.ty.dtype)
-        alike = read != "float32" or {str(weight.dtype), dtype} == {read}
-        if not alike or not _fits_winograd(window, output):
+        chosen = plan(self.isa, dtype=read, dot=dot, window=window, output=output, weight=weight)
+        if chosen is None or (read == "float32" and dtype != read):
             return None
-        found = plans(
-            self.isa,
-            dtype=read,
-            dot=dot,
-            output=(int(output[0]), int(output[1])),
-            inputs=weight.shape[-1],
-            outputs=weight.shape[0],
-        )
-        exact = (plan for plan in found if read == "float32" or is_exact(weight, plan.algorithm))
-        plan = next(exact, None)
-        if plan is None:
-            return None
-        points = transform_filter(weight, plan.algorithm)
+        points = transform_filter(weight, chosen.algorithm)
         group = 1 if points.dtype == np.float32 else 2
         return self._emit(
-            functools.partial(winograd, algorithm=plan.algorithm),
+            functools.partial(winograd, algorithm=chosen.algorithm),
             "winograd",
             data,
             constant(pack_dense(points, lanes=self.isa.lanes, group=group)),
             window=window,
             output=tuple(map(int, output)),
             channels=weight.shape[0],
-            rows=plan.rows,
+            rows=chosen.rows,
             factor_dtype=str(points.dtype),
             dtype=dtype,
         )
@@ -415,14 +397,6 @@ def _along_row(
         pad_after=(*window.pad_after[:-1], window.pad_after[-1] * channels),
     )
     return weight.reshape(*weight.shape[:-2], -1), wide
-
-
-def _fits_winograd(window: Window, output: Sequence[Any]) -> bool:
-    return (
-        window.kernel == (TAPS, TAPS)
-        and all(step == 1 for step in window.stride + window.dilation + window.spread)
-        and all(isinstance(size, tvm.tirx.IntImm) for size in output)
-    )
 
 
 def _has_rows(window: Window) -> bool:

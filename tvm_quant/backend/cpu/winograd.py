@@ -189,82 +189,108 @@ class Plan:
     cost: float
 
 
-def plans(
+def plan(
     isa: Isa,
     *,
     dtype: str,
     dot: Dot | None,
-    output: tuple[int, int],
-    inputs: int,
-    outputs: int,
-) -> list[Plan]:
-    """Ways to compute a layer that are faster than a direct convolution, the fastest first.
+    window: Window,
+    output: Sequence[Dim],
+    weight: Array,
+) -> Plan | None:
+    """The fastest way to compute a layer; None where that is a direct convolution.
 
     Args:
         isa: of the target.
-        dtype: of the data: 8-bit integers, or float32; there are no plans for others.
+        dtype: of the data.
         dot: what a direct convolution of integers multiplies with.
+        window: geometry.
         output: height and width of the result.
-        inputs, outputs: channels.
+        weight: (O, *kernel, I); O fills half a vector at least, and nothing less than that.
 
     >>> from tvm_quant.backend.cpu.isa import ISAS
-    >>> vnni = ISAS[0]
-    >>> layer = {"dtype": "uint8", "dot": vnni.dot("uint8"), "output": (28, 28)}
-    >>> [plan.algorithm is F4 for plan in plans(vnni, **layer, inputs=64, outputs=64)]
-    [True]
-    >>> plans(vnni, **layer, inputs=8, outputs=8)
-    []
+    >>> vnni, ones = ISAS[0], (1, 1)
+    >>> window = Window(kernel=(3, 3), stride=ones, dilation=ones, pad_before=ones, pad_after=ones)
+    >>> layer = {"dtype": "uint8", "dot": vnni.dot("uint8"), "window": window, "output": (28, 28)}
+    >>> found = plan(vnni, **layer, weight=np.ones((64, 3, 3, 64), "int8"))
+    >>> found.algorithm is F4, found.rows
+    (True, 1)
+    >>> plan(vnni, **layer, weight=np.ones((8, 3, 3, 8), "int8")) is None
+    True
     """
-    if dtype == "float32":
+    pairs = isa.dot("int16", size=2)
+    if not _is_3x3(window, output) or weight.shape[0] % (isa.lanes // 2):
+        return None
+    if dtype == "float32" == str(weight.dtype):
         direct = product = 1.0
-        lanes, algorithms = isa.lanes, (F2,)
-    else:
-        pairs = isa.dot("int16", size=2)
-        if dtype not in LOWEST or dot is None or pairs is None:
-            return []
+        lanes, algorithms = isa.lanes, [F2]
+    elif dtype in LOWEST and dot and pairs:
         direct, product = dot.per_product, pairs.per_product
-        lanes, algorithms = 2 * isa.lanes, (F2, F4)
-    transform = math.gcd(inputs, lanes)
-    found = [
-        _plan(algorithm, isa, output, inputs, outputs, product, transform)
-        for algorithm in algorithms
-    ]
-    limit = math.prod(output) * TAPS * TAPS * inputs * -(-outputs // isa.lanes) * direct
-    return sorted(
-        (plan for plan in found if plan and plan.cost * WORTHWHILE <= limit),
-        key=lambda plan: plan.cost,
+        lanes, algorithms = 2 * isa.lanes, [F2, F4]
+        algorithms = [algorithm for algorithm in algorithms if is_exact(weight, algorithm)]
+    else:
+        return None
+    outputs, inputs = weight.shape[0], weight.shape[-1]
+    layer = _Layer(
+        output=(int(output[0]), int(output[1])),
+        inputs=inputs,
+        vectors=-(-outputs // isa.lanes),
+        filled=math.gcd(inputs, lanes),
+        product=product,
+    )
+    found = [best for algorithm in algorithms if (best := _best_strips(algorithm, isa, layer))]
+    limit = direct * TAPS * TAPS * math.prod(layer.output) * inputs * layer.vectors
+    best = min(found, key=lambda plan: plan.cost, default=None)
+    return best if best and best.cost * WORTHWHILE <= limit else None
+
+
+def _is_3x3(window: Window, output: Sequence[Dim]) -> bool:
+    return (
+        window.kernel == (TAPS, TAPS)
+        and all(step == 1 for step in window.stride + window.dilation + window.spread)
+        and all(isinstance(size, int | tirx.IntImm) for size in output)
     )
 
 
-def _plan(
-    algorithm: Algorithm,
-    isa: Isa,
-    output: tuple[int, int],
-    inputs: int,
-    outputs: int,
-    product: float,
-    filled: int,
-) -> Plan | None:
-    """The best strips, lower ones before some that are a little faster; None if none fits."""
+@dataclass(frozen=True, kw_only=True)
+class _Layer:
+    """What the cost of a layer depends on.
+
+    Attributes:
+        output: height and width.
+        inputs: channels.
+        vectors: of output channels.
+        filled: input channels in a vector of factors.
+        product: instructions per product of a lane.
+    """
+
+    output: tuple[int, int]
+    inputs: int
+    vectors: int
+    filled: int
+    product: float
+
+
+def _best_strips(algorithm: Algorithm, isa: Isa, layer: _Layer) -> Plan | None:
+    """The lowest strips but for a few percent; None if one row of windows is too much."""
     size, points = algorithm.outputs, algorithm.points
-    high, wide = (-(-extent // size) for extent in output)
-    vectors = -(-outputs // isa.lanes)
+    high, wide = (-(-extent // size) for extent in layer.output)
 
     def cost(rows: int) -> float:
-        _, relative = choose_tile(isa, rows=rows * wide, vectors=vectors, padding=None)
-        steady = points * product * relative / PEAK + points * FAR_LOAD / (rows * wide)
-        window = vectors * (steady * inputs + algorithm.inverse)
-        window += algorithm.transform * inputs / filled
+        _, relative = choose_tile(isa, rows=rows * wide, vectors=layer.vectors, padding=None)
+        steady = points * (layer.product * relative / PEAK + FAR_LOAD / (rows * wide))
+        transform = algorithm.transform * layer.inputs / layer.filled
+        window = layer.vectors * (steady * layer.inputs + algorithm.inverse) + transform
         return window * wide * rows * -(-high // rows)
 
-    fitting = (
-        rows for rows in range(1, high + 1) if points * rows * wide * inputs <= FACTORS_OF_A_STRIP
-    )
-    costs = [(rows, cost(rows)) for rows in fitting]
-    limit = WORTHWHILE * min((cost for _, cost in costs), default=0)
-    return next(
-        (Plan(algorithm=algorithm, rows=rows, cost=c) for rows, c in costs if c <= limit), None
-    )
+    costs = {
+        rows: cost(rows)
+        for rows in range(1, high + 1)
+        if points * rows * wide * layer.inputs <= FACTORS_OF_A_STRIP
+    }
+    limit = WORTHWHILE * min(costs.values(), default=0)
+    good = (Plan(algorithm=algorithm, rows=rows, cost=c) for rows, c in costs.items() if c <= limit)
+    return next(good, None)
 
 
 def winograd(
@@ -331,6 +357,7 @@ def winograd(
     shape = (*batch, algorithm.points, high * wide, sizes[0] * lanes)
     strip = {STRIP: [rows, wide, size]}
     products = te.compute(shape, product, name=PRODUCTS, attrs=strip)
+
     def of_column(*index: Dim) -> tirx.Expr:
         y, x, column, channel = index[lead:]
         at = y // size * wide + x
