@@ -35,8 +35,10 @@ Values = Sequence[Any]  # expressions, arrays or numbers
 TAPS = 3  # of a filter, along each axis
 LARGEST_CODE = 256  # of 8-bit data, more than the magnitude of each
 
-# Costs in instructions on vectors, as measured on AVX2.
+# Costs in instructions on vectors, as measured on AVX2 and AVX-512.
 FAR_LOAD = 0.25  # of a vector of factors of filters, which no near cache holds
+MEMORY_LOAD = 3.0  # of one that no cache holds, for other layers took its place
+CACHED_BYTES = 2**21  # of factors of filters that some cache holds from one run to the next
 PEAK = 0.5  # of the best tile, as tiles count their cost
 WORTHWHILE = 1.05  # a direct convolution that takes only this much longer stays
 FACTORS_OF_A_STRIP = 128 * 1024  # that fit the second-level cache
@@ -237,6 +239,7 @@ def plan(
         vectors=-(-outputs // isa.lanes),
         filled=math.gcd(inputs, lanes),
         product=product,
+        filter_bits=32 if dtype == "float32" else 16,
     )
     found = [best for algorithm in algorithms if (best := _best_strips(algorithm, isa, layer))]
     limit = direct * TAPS * TAPS * math.prod(layer.output) * inputs * layer.vectors
@@ -262,6 +265,7 @@ class _Layer:
         vectors: of output channels.
         filled: input channels in a vector of factors.
         product: instructions per product of a lane.
+        filter_bits: of a factor of a filter.
     """
 
     output: tuple[int, int]
@@ -269,6 +273,7 @@ class _Layer:
     vectors: int
     filled: int
     product: float
+    filter_bits: int
 
 
 def _best_strips(algorithm: Algorithm, isa: Isa, layer: _Layer) -> Plan | None:
@@ -276,12 +281,16 @@ def _best_strips(algorithm: Algorithm, isa: Isa, layer: _Layer) -> Plan | None:
     size, points = algorithm.outputs, algorithm.points
     high, wide = (-(-extent // size) for extent in layer.output)
 
+    vectors_of_filters = points * layer.inputs * layer.vectors * layer.filter_bits // 32
+    from_memory = vectors_of_filters * isa.vector_bits // 8 > CACHED_BYTES
+
     def cost(rows: int) -> float:
         _, relative = choose_tile(isa, rows=rows * wide, vectors=layer.vectors, padding=None)
         steady = points * (layer.product * relative / PEAK + FAR_LOAD / (rows * wide))
         transform = algorithm.transform * layer.inputs / layer.filled
         window = layer.vectors * (steady * layer.inputs + algorithm.inverse) + transform
-        return window * wide * rows * -(-high // rows)
+        windows = window * wide * rows * -(-high // rows)
+        return windows + (MEMORY_LOAD * vectors_of_filters if from_memory else 0)
 
     costs = {
         rows: cost(rows)
