@@ -33,6 +33,7 @@ class Prepare:
 
     - parameters are constants; calls of constants are folded; equal constants are one object;
     - no dropout, no batch norm with constant parameters, no split, no call that changes nothing;
+      a concatenation reads tensors, not a tuple;
     - no generated kernel (`call_tir`) where Relax has the operator;
     - a clamp is `nn.relu` or `clip` with numbers;
     - `x - c` is `x + (-c)`, `x / c` is `x * (1/c)`, the constant stands on the right; one of a

@@ -86,4 +86,18 @@ _UNPACK = {
     "relax.split": _split,
 }
 
-RULES = (Rule(operators=(TUPLE_ITEM,), rewrite=unpack),)
+
+def name_fields(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A concatenation of all that a call returns: of the items of that tuple, one by one."""
+    joined = call.args[0]
+    if isinstance(joined, relax.Tuple):
+        return None
+    items = (relax.TupleGetItem(joined, index) for index in range(len(joined.ty.fields)))
+    fields = relax.Tuple([scope.emit(item, joined) for item in items])
+    return relax.Call(call.op, [fields], call.attrs)
+
+
+RULES = (
+    Rule(operators=(TUPLE_ITEM,), rewrite=unpack),
+    Rule(operators=("concat",), rewrite=name_fields),
+)

@@ -77,3 +77,11 @@ def test_split_becomes_slices(sections):
     )
     text = mod.script()
     assert "R.split" not in text and "strided_slice" in text
+
+
+def test_a_concat_of_all_that_a_split_gives_reads_slices():
+    def after(bb, x):
+        halves = [bb.emit(relax.op.strided_slice(x, [1], [i], [i + 2])) for i in (0, 2)]
+        return relax.op.concat(halves, 1)
+
+    assert_prepares(lambda bb, x: relax.op.concat(bb.emit(relax.op.split(x, 2, 1)), 1), after, **X)
