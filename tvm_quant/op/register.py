@@ -17,6 +17,7 @@ def register_op(
     infer: Callable[[relax.Call, relax.BlockBuilder], relax.Type],
     *,
     variadic: bool = False,
+    layout: Callable[[relax.Call, Any, Any], Any] | None = None,
 ) -> tvm.ir.Op:
     """Register a pure Relax op and return it.
 
@@ -26,6 +27,7 @@ def register_op(
         arguments: (name, description) of each operand, all tensors.
         infer: type of a call, given the call and the block builder.
         variadic: trailing operands may be missing.
+        layout: for `ConvertLayout`, see `tvm_quant.op.layout`; without, layouts end at the op.
     """
     _ffi_api.RegisterOp(name, doc)
     op = tvm.ir.Op.get(name)
@@ -34,6 +36,8 @@ def register_op(
         op.add_argument(argument, "Tensor", description)
     tvm.ir.register_op_attr(name, "FInferType", infer)
     tvm.ir.register_op_attr(name, "FPurity", True)
+    if layout is not None:
+        tvm.ir.register_op_attr(name, "FRelaxInferLayout", layout)
     return op
 
 

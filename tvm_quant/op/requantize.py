@@ -32,6 +32,7 @@ from tvm.relax.transform.legalize_ops.common import register_legalize
 
 from tvm_quant.errors import CalibrationError
 from tvm_quant.ir import constant
+from tvm_quant.op.layout import elementwise_layout
 from tvm_quant.op.register import dict_attrs, register_op
 from tvm_quant.op.simulated_quantize import load_broadcast
 
@@ -247,6 +248,7 @@ REQUANTIZE = register_op(
         ("zero_point", "int32; scalar or broadcastable to data"),
     ],
     lambda call, _builder: relax.TensorType(call.args[0].ty.shape, str(call.attrs["dtype"])),
+    layout=elementwise_layout,
 )
 
 

@@ -21,6 +21,7 @@ from tvm.relax.transform.legalize_ops.common import register_legalize
 
 from tvm_quant.ir import bindings, constant, constant_value
 from tvm_quant.ir.signature import main_function
+from tvm_quant.op.layout import elementwise_layout, first_layout
 from tvm_quant.op.register import dict_attrs, register_op
 from tvm_quant.op.rounding import round_numpy, round_te
 from tvm_quant.op.spec import Convention, Formula, Kind, QuantSpec
@@ -176,6 +177,12 @@ def scale_of(call: relax.Call) -> tuple[Array, Array]:
     return scale, zero_point
 
 
+def _layout(call: relax.Call, desired: Any, layouts: Any) -> Any:
+    """Any, unless an attribute says where the channels are."""
+    infer = elementwise_layout if spec_of(call).axis is None else first_layout
+    return infer(call, desired, layouts)
+
+
 SIMULATED_QUANTIZE = register_op(
     "tvm_quant.simulated_quantize",
     "Round to an integer grid, in float.",
@@ -186,6 +193,7 @@ SIMULATED_QUANTIZE = register_op(
     ],
     lambda call, _builder: call.args[0].ty,
     variadic=True,
+    layout=_layout,
 )
 
 
