@@ -28,7 +28,8 @@ def compile(mod: tvm.IRModule, target: AnyTarget = "llvm", *, tune: bool = False
         mod: Relax module. What `main` calls is compiled into it, as if the module had no other
             function; these are there to call, too.
         target: as TVM names it; a plain "llvm" means this machine with all its vector instructions,
-            "vta" a VTA beside it (see `resolve_target`).
+            "vta" a VTA beside it (see `resolve_target`). Kernels for other kinds, such as cuda, are
+            those of TVM's own schedules.
         tune: measure the few best register tiles of each convolution and matrix product on this
             machine instead of trusting the model of the CPU; takes about a second per kernel. What
             was measured is kept in `$TVM_QUANT_CACHE`, by default the user's folder for caches.
@@ -38,7 +39,8 @@ def compile(mod: tvm.IRModule, target: AnyTarget = "llvm", *, tune: bool = False
         that runs without tvm_quant; for "vta" it needs `import tvm_quant`, which runs the programs.
 
     Raises:
-        BackendError: unknown target; `tune` for a target that this machine cannot run.
+        BackendError: unknown target, or one for which this TVM makes no code; `tune` for a target
+            that this machine cannot run.
     """
     return _build(mod, resolve_target(target), tune=tune, mode="compiled")
 

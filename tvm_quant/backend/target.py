@@ -31,7 +31,8 @@ def resolve_target(target: AnyTarget) -> Target:
         target: a name, a mapping, a JSON or a `Target` as TVM takes them.
 
     Raises:
-        BackendError: TVM does not know the target; the message lists the kinds it knows.
+        BackendError: TVM does not know the target, or was built without a code generator for it; the
+            message lists the kinds for which it has one.
     """
     options = _options(target)
     if options.get("kind") in KINDS:
@@ -39,12 +40,17 @@ def resolve_target(target: AnyTarget) -> Target:
     try:
         parsed = Target(dict(target) if isinstance(target, Mapping) else target)
     except (ValueError, TypeError, RuntimeError) as error:
-        kinds = ", ".join(sorted([*Target.list_kinds(), *KINDS]))
         reason = str(error).splitlines()[0]
         raise BackendError(
-            f"Unknown target {target!r}: {reason} Valid kinds are {kinds}; "
+            f"Unknown target {target!r}: {reason} Valid kinds are {', '.join(_kinds())}; "
             'give options as a dict, for example {"kind": "llvm", "mcpu": "skylake"}.'
         ) from error
+    if parsed.kind.name not in _kinds():
+        raise BackendError(
+            f"Target {target!r}: this TVM was built without a code generator for "
+            f"{parsed.kind.name}. Compile for one of {', '.join(_kinds())}, or install a TVM that "
+            "has it."
+        )
     return host_target() if _is_plain_llvm(parsed) else parsed
 
 
@@ -52,6 +58,17 @@ def backend_of(target: Target) -> str:
     """The row of `BACKENDS` for a target of `resolve_target`."""
     device = str(Target.export(target).get("device", ""))
     return device if device in KINDS else str(target.kind.name)
+
+
+@functools.cache
+def _kinds() -> tuple[str, ...]:
+    """Kinds for which code can be made here."""
+    generated = (
+        kind
+        for kind in Target.list_kinds()
+        if tvm.get_global_func(f"target.build.{kind}", allow_missing=True) is not None
+    )
+    return tuple(sorted({*generated, *KINDS}))
 
 
 def _options(target: AnyTarget) -> dict[str, Any]:
