@@ -32,6 +32,11 @@ def test_an_unknown_target_is_refused_with_the_valid_ones():
         resolve_target("quantum")
 
 
+def test_a_target_for_which_this_tvm_makes_no_code_is_refused_with_those_for_which_it_does():
+    with pytest.raises(BackendError, match=r"generator for vulkan\. Compile for one of .*opencl"):
+        resolve_target("vulkan")
+
+
 @pytest.mark.parametrize(
     "target", ["vta", {"kind": "vta"}, '{"kind": "vta"}'], ids=["name", "mapping", "JSON"]
 )
