@@ -60,7 +60,8 @@ class QConfig:
     """The fields of Relay's `qconfig`, with its documented defaults, checked.
 
     Attributes:
-        nbit_input, nbit_weight: bits of activations (Relay's INPUT kind) and of weights.
+        nbit_input, nbit_weight: bits of activations (Relay's INPUT kind), which are stored in 16
+            where they are more than 8, and of weights.
         nbit_activation: bits of the accumulator; 32.
         dtype_input: storage of activations: int8, uint8 or int16.
         dtype_weight: storage of weights; int8.

@@ -31,8 +31,8 @@ def resolve_target(target: AnyTarget) -> Target:
         target: a name, a mapping, a JSON or a `Target` as TVM takes them.
 
     Raises:
-        BackendError: TVM does not know the target, or was built without a code generator for it; the
-            message lists the kinds for which it has one.
+        BackendError: TVM does not know the target, or was built without a code generator for it;
+            the message lists the kinds for which it has one.
     """
     options = _options(target)
     if options.get("kind") in KINDS:

@@ -6,6 +6,7 @@ import tvm
 
 import tvm_relay as relay
 from tvm_quant.ir import bindings, constant_value, op_name
+from tvm_quant.op import is_simulated, scale_of
 from tvm_relay_networks import (
     Net,
     data,
@@ -27,14 +28,10 @@ def gated(*, by_pool: bool) -> relay.Call:
 
 @pytest.mark.parametrize("by_pool", [False, True], ids=["sigmoid", "pool"])
 @pytest.mark.parametrize("level", [2, 3])
-def test_a_gate_after_a_convolution_quantizes_at_every_level(by_pool, level):
+def test_a_gate_after_a_convolution_is_sound_at_every_level(by_pool, level):
     with tvm.transform.PassContext(opt_level=level):
-        mod = quantized(gated(by_pool=by_pool))
-    assert layers(mod) == ["nn.conv2d"]
-
-
-def test_a_gate_after_a_convolution_is_sound():
-    assert error(gated(by_pool=False)) < 0.03
+        assert layers(quantized(gated(by_pool=by_pool))) == ["nn.conv2d"]
+        assert error(gated(by_pool=by_pool)) < 0.03
 
 
 @pytest.mark.parametrize("skip", [[], [0], [1], [0, 1]])
@@ -102,6 +99,33 @@ def test_percentiles_of_few_samples_are_extremes():
     percentiles = quantized(several_kinds(), mode="percentile")
     feed = samples(extremes, 1, seed=3)[0]
     assert relative(outputs(extremes, feed), outputs(percentiles, feed)) < 0.02
+
+
+def test_percentiles_of_many_values_are_those_of_sorted_magnitudes():
+    y = Net().conv(data(1, 4, 128, 128), 4, 4)
+    mod = quantized(y, mode="percentile", do_simulation=True)
+    (quantizer,) = (
+        b.value
+        for b in bindings(mod["main"])
+        if is_simulated(b.value) and b.value.args[0].same_as(mod["main"].params[0])
+    )
+    values = np.sort(np.abs([feed["x"] for feed in samples(relay.to_relax(y))]), axis=None)
+    wanted = values[int(len(values) * 0.99999)]
+    assert wanted < values[-1]
+    np.testing.assert_allclose(scale_of(quantizer)[0] * 127, wanted, rtol=2**-10)
+
+
+def test_one_convolution_with_a_global_scale_is_this_arithmetic():
+    weight = (np.random.RandomState(0).randn(3, 3, 3, 3) / 5).astype("float32")
+    y = relay.nn.conv2d(data(1, 3, 12, 12), relay.const(weight), padding=(1, 1))
+    mod = quantized(y, mode="global_scale", global_scale=4.0, weight_scale="power2")
+    feed = samples(mod, 1)[0]
+    step = 2 ** np.ceil(np.log2(np.abs(weight).max((1, 2, 3)))).reshape(3, 1, 1) / 128
+    kernel = np.clip(np.round(weight / step[:, None]), -127, 127)
+    codes = np.pad(np.round(feed["x"] * (127 / 4)), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(codes, (3, 3), (2, 3))
+    sums = np.einsum("nchwij,ocij->nohw", windows, kernel)
+    np.testing.assert_allclose(outputs(mod, feed)[0], sums * step * (4 / 127), rtol=1e-6)
 
 
 def test_large_weights_meet_no_shift_by_a_negative_amount():
