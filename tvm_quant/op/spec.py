@@ -35,7 +35,8 @@ class Convention(str, Enum):
     BACKEND = "backend"  # as the hardware row requantizes
     NEAREST = "nearest"  # float32 sums in any order: constants to the last bit, no proof
     EXACT = "exact"  # the codes of real arithmetic, proven for every sum that can occur
-    FLOAT32 = "float32"  # ONNX Runtime's QOperators, XNNPACK: a float32 multiplier, ties to even
+    FLOAT32 = "float32"  # oneDNN, and so MXNet: a float32 multiplier, ties to even
+    ONNXRUNTIME = "onnxruntime"  # as FLOAT32, and sums and products of two tensors in float32
     DOUBLE_ROUNDING = "double_rounding"  # gemmlowp, TFLite's reference: Q31, ties away from zero
     RUY = "ruy"  # ruy, TFLite's builtin kernels: Q31, ties up
     HALF_UP = "half_up"  # Q31 in one rounding, ties up

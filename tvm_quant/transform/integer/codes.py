@@ -25,7 +25,13 @@ from tvm_quant.transform.integer.value import (
 )
 
 #: Conventions that say the same of codes as the float32 formula of a quantizer does.
-OF_FLOAT32 = (Convention.NEAREST, Convention.EXACT, Convention.FLOAT32, Convention.XNNPACK)
+OF_FLOAT32 = (
+    Convention.NEAREST,
+    Convention.EXACT,
+    Convention.FLOAT32,
+    Convention.ONNXRUNTIME,
+    Convention.XNNPACK,
+)
 
 
 def to_codes(

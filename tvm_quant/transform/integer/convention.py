@@ -64,6 +64,7 @@ def _by_eight_bits(codes: Codes, wanted: Codes) -> Array:
 
 CONVENTIONS: dict[Convention, Scaling] = {
     Convention.FLOAT32: Scaling(mode=RequantizeMode.FLOAT, multiplier=_in_float32),
+    Convention.ONNXRUNTIME: Scaling(mode=RequantizeMode.FLOAT, multiplier=_in_float32),
     Convention.DOUBLE_ROUNDING: Scaling(mode=RequantizeMode.FIXED_POINT, multiplier=_in_float64),
     Convention.RUY: Scaling(mode=RequantizeMode.RUY, multiplier=_in_float64),
     Convention.DOUBLE_ROUNDING_SHORT: Scaling(

@@ -24,6 +24,11 @@ from tvm_quant.op import (
     scaled,
 )
 from tvm_quant.transform.integer.emitter import Emitter, rank, wide_dtype
+from tvm_quant.transform.integer.float32_pairs import (
+    product_in_float32,
+    sum_in_float32,
+    two_byte_tensors,
+)
 from tvm_quant.transform.integer.interpolate import (
     resize_by_eleven_bits,
     resize_by_ten_bits,
@@ -286,6 +291,18 @@ def mean_of_codes(emitter: Emitter, call: relax.Call, operands: list[Value]) -> 
     return replace(wanted, expr=summed.expr)
 
 
+def mean_by_one_quotient(emitter: Emitter, call: relax.Call, operands: list[Value]) -> Value | None:
+    """ONNX Runtime's QLinearGlobalAveragePool: by s_x / (s_y n), each step in float32."""
+    wanted, codes = emitter.behind, operands[0]
+    assert wanted is not None and isinstance(codes, Codes), "one_tensor() asks"
+    total = realize_mean(emitter, call, operands)
+    assert isinstance(total, Accumulator), "realize_mean() sums axes of codes with one scale"
+    total = emitter.add_offset(total)
+    count = np.float32(_count(codes, total))
+    ratio = np.float32(codes.scale) / (np.float32(wanted.scale) * count)
+    return _codes(emitter, total.expr, float(ratio), wanted, RequantizeMode.FLOAT)
+
+
 def _count(codes: Codes, total: Accumulator) -> int:
     return round(float(codes.scale) / float(total.scale))
 
@@ -310,6 +327,11 @@ ROWS: dict[tuple[Convention, str], Row] = {
         rule=resize_by_ten_bits, takes=one_tensor
     ),
     (Convention.RUY, "relax.mean"): Row(rule=mean_of_codes, takes=one_tensor),
+    (Convention.ONNXRUNTIME, "relax.add"): Row(rule=sum_in_float32, takes=two_byte_tensors),
+    (Convention.ONNXRUNTIME, "relax.multiply"): Row(
+        rule=product_in_float32, takes=two_byte_tensors
+    ),
+    (Convention.ONNXRUNTIME, "relax.mean"): Row(rule=mean_by_one_quotient, takes=one_tensor),
     (Convention.XNNPACK, "relax.add"): _XNNPACK_SUM,
     (Convention.XNNPACK, "relax.subtract"): _XNNPACK_SUM,
     (Convention.XNNPACK, "relax.nn.leakyrelu"): Row(rule=leak_by_eight_bits, takes=one_tensor),

@@ -72,7 +72,7 @@ _MICROSOFT: dict[str, Converter] = {
     "MatMulNBits": blocks.matmul_nbits,
     "QGemm": qoperator.qgemm,
     "QLinearAdd": qoperator.two_operands(relax.op.add),
-    "QLinearAveragePool": qoperator.one_operand(qoperator.average_pool),
+    "QLinearAveragePool": qoperator.qlinear_average_pool,
     "QLinearConcat": qoperator.qlinear_concat,
     "QLinearGlobalAveragePool": qoperator.one_operand(qoperator.global_average_pool),
     "QLinearLeakyRelu": qoperator.one_operand(qoperator.leaky_relu),

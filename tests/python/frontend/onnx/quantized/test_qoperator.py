@@ -2,8 +2,13 @@
 
 import numpy as np
 import pytest
+import tvm
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from onnx import helper
+from tvm import relax
 
+import tvm_quant
 from onnx_models import node
 from quantized_models import (
     contractions,
@@ -29,6 +34,14 @@ def is_exact(source, **feeds):
     (got,) = realized(source, **feeds)
     assert got.dtype == expected.dtype
     np.testing.assert_array_equal(got, expected)
+
+
+def is_exact_when_compiled(source, **feeds):
+    """The same in scheduled kernels; a compiler may contract a product and a sum."""
+    mod = integer(source)
+    machine = relax.VirtualMachine(tvm_quant.compile(mod, "llvm"), tvm.cpu())
+    got = machine["main"](*(tvm.runtime.tensor(feeds[str(p.name)]) for p in mod["main"].params))
+    np.testing.assert_array_equal(got.numpy(), onnxruntime_unoptimized(source, **feeds)[0])
 
 
 def grid(name, scale, zero, kind):
@@ -122,30 +135,123 @@ def test_gemm(rng, turned, alpha):
     is_exact(source, a=random_codes(rng, (50, 20), "uint8"))
 
 
+def test_alpha_is_part_of_the_first_scale(rng):
+    """Each product of scales is rounded: at 0.002 a step, sums on ties tell in which order."""
+    weights = {
+        **grid("a", 0.024, 10, "uint8"),
+        "b": random_weights(rng, (20, 7)),
+        **grid("b", 0.005, 0, "int8"),
+        **grid("y", 0.042, 120, "uint8"),
+    }
+    inputs = ["a", "as", "az", "b", "bs", "bz", "", "ys", "yz"]
+    gemm = microsoft("QGemm", inputs, alpha=0.7)
+    source = typed_model([gemm], {"a": ("uint8", (2000, 20))}, weights, {"y": "uint8"})
+    is_exact(source, a=random_codes(rng, (2000, 20), "uint8"))
+
+
+def every_pair(kind):
+    limits = np.iinfo(kind)
+    return np.mgrid[limits.min : limits.max + 1, limits.min : limits.max + 1].astype(kind)
+
+
+def two_operands(operator, kind, scales, zeros, shapes, constants=()):
+    """A model; zero points count from the smallest code."""
+    lowest = np.iinfo(kind).min
+    weights = dict(constants)
+    for name, scale, zero in zip("aby", scales, zeros, strict=True):
+        weights |= grid(name, scale, zero + lowest, kind)
+    call = microsoft(operator, ["a", "as", "az", "b", "bs", "bz", "ys", "yz"])
+    inputs = {name: (kind, shape) for name, shape in shapes.items()}
+    return typed_model([call], inputs, weights, {"y": kind})
+
+
+BYTE = st.integers(0, 255)
+ROUND = st.integers(10, 60).map(lambda thousandths: thousandths / 1000)
+
+#: Scales and zero points with which one sum of 16 depends on which operand is added first.
+ORDERED = ((0.021, 0.042, 0.03), (67, 162, 206))
+
+#: Those with which a product in one operation with the zero point would have other codes.
+CONTRACTED = ((0.045, 0.03, 0.081), (37, 154, 171))
+
+
+@pytest.mark.isa("avx2")
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@settings(max_examples=8)
+@example(*ORDERED)
+@example((0.02, 0.01, 0.012), (209, 102, 219))
+@example(*CONTRACTED)
+@given(st.tuples(ROUND, ROUND, ROUND), st.tuples(BYTE, BYTE, BYTE))
+def test_every_pair_of_codes(operator, kind, scales, zeros):
+    """Quotients of round scales put real values on ties, which float32 decides by its errors."""
+    a, b = every_pair(kind)
+    is_exact(two_operands(operator, kind, scales, zeros, {"a": a.shape, "b": b.shape}), a=a, b=b)
+
+
+@pytest.mark.isa("avx2")
 @pytest.mark.parametrize(
-    ("operator", "combine"), [("QLinearAdd", np.add), ("QLinearMul", np.multiply)]
+    ("operator", "parameters"), [("QLinearAdd", ORDERED), ("QLinearMul", CONTRACTED)]
 )
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
-@pytest.mark.parametrize(("scale", "zero"), [(0.043, 20), (0.036, 71)])
-def test_two_operands(operator, combine, kind, scale, zero):
-    """Every pair of codes; ONNX Runtime adds the zero point in float32, which decides ties."""
-    weights = {
-        **grid("a", 0.03, 10, kind),
-        **grid("b", 0.021, 100, kind),
-        **grid("y", scale, zero, kind),
-    }
-    call = microsoft(operator, ["a", "as", "az", "b", "bs", "bz", "ys", "yz"])
-    source = typed_model([call], dict.fromkeys("ab", (kind, (256, 256))), weights, {"y": kind})
-    limits = np.iinfo(kind)
-    a, b = np.mgrid[limits.min : limits.max + 1, limits.min : limits.max + 1].astype(kind)
-    (expected,) = onnxruntime_unoptimized(source, a=a, b=b)
-    (got,) = realized(source, a=a, b=b)
-    left, right = a.astype("float64") - 10, b.astype("float64") - 100
-    exact = combine(0.03 * left, 0.021 * right) / scale
-    at_tie = np.abs(exact % 1 - 0.5) < 1e-4
-    assert at_tie.mean() < 0.1
-    np.testing.assert_array_equal(got[~at_tie], expected[~at_tie])
-    assert np.abs(got.astype(int) - expected).max() <= 1
+def test_every_pair_of_codes_in_compiled_kernels(operator, parameters, kind):
+    a, b = every_pair(kind)
+    source = two_operands(operator, kind, *parameters, {"a": a.shape, "b": b.shape})
+    is_exact_when_compiled(source, a=a, b=b)
+
+
+def some_codes(rng, shape, single):
+    """Of a tensor of one element, the code `single`."""
+    return random_codes(rng, shape, "uint8") if np.prod(shape) > 1 else np.full(shape, single, "u1")
+
+
+@pytest.mark.isa("avx2")
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((), ()),
+        ((1,), (1,)),
+        ((1,), (500,)),
+        ((500,), (1,)),
+        ((), (500,)),
+        ((500,), ()),
+        ((500, 1), ()),
+        ((500, 1), (1,)),
+        ((500, 1), (1, 1)),
+        ((1,), (500, 1)),
+        ((50, 1), (1, 50)),
+        ((1, 50), (50, 1)),
+        ((2, 50, 3, 3), (1, 50, 1, 1)),
+        ((1, 50, 1, 1), (2, 50, 3, 3)),
+        ((50, 1, 1), (2, 1, 3, 1)),
+        ((50,), (30, 50)),
+        ((2, 1, 50), (30, 1)),
+    ],
+)
+def test_a_sum_adds_what_is_constant_along_rows_first(rng, left, right):
+    a, b = some_codes(rng, left, 0), some_codes(rng, right, 53)
+    shapes = {"a": left, "b": right}
+    is_exact(two_operands("QLinearAdd", "uint8", *ORDERED, shapes), a=a, b=b)
+
+
+@pytest.mark.isa("avx2")
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("known", ["a", "b"])
+@pytest.mark.parametrize("shape", [(), (1, 50, 1, 1), (2, 50, 3, 3)])
+def test_one_operand_is_a_constant(rng, operator, known, shape):
+    (name,) = set("ab") - {known}
+    constants = {known: some_codes(rng, shape, 53)}
+    source = two_operands(operator, "uint8", *ORDERED, {name: (2, 50, 3, 3)}, constants)
+    is_exact(source, **{name: random_codes(rng, (2, 50, 3, 3), "uint8")})
+
+
+@pytest.mark.isa("avx2")
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+def test_a_tensor_with_itself(operator):
+    weights = {**grid("x", 0.021, 67, "uint8"), **grid("y", 0.03, 206, "uint8")}
+    call = microsoft(operator, ["x", "xs", "xz", "x", "xs", "xz", "ys", "yz"])
+    source = typed_model([call], {"x": ("uint8", (256,))}, weights, {"y": "uint8"})
+    is_exact(source, x=np.arange(256).astype("uint8"))
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
@@ -166,27 +272,69 @@ def test_functions(rng, operator, scale, zero, attributes, kind):
     is_exact(source, x=random_codes(rng, (256, 8), kind) if x is None else x)
 
 
+def one_operand(operator, kind, scales, zeros, shape, **attributes):
+    """A model; zero points count from the smallest code."""
+    lowest = np.iinfo(kind).min
+    weights = {}
+    for name, scale, zero in zip("xy", scales, zeros, strict=True):
+        weights |= grid(name, scale, zero + lowest, kind)
+    call = microsoft(operator, ["x", "xs", "xz", "ys", "yz"], **attributes)
+    return typed_model([call], {"x": (kind, shape)}, weights, {"y": kind})
+
+
+SIZE = st.integers(1, 8)
+
+
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 @pytest.mark.parametrize("last", [0, 1])
-def test_global_average_pool(rng, kind, last):
-    weights = {**grid("x", 0.05, 3, kind), **grid("y", 0.013, 7, kind)}
-    call = microsoft("QLinearGlobalAveragePool", ["x", "xs", "xz", "ys", "yz"], channels_last=last)
-    shape = (40, 7, 5, 16) if last else (40, 16, 7, 5)
-    source = typed_model([call], {"x": (kind, shape)}, weights, {"y": kind})
-    is_exact(source, x=random_codes(rng, shape, kind))
+@settings(max_examples=8)
+@example((0.021, 0.002), (164, 72), (6, 1), 0)
+@example((0.02, 0.022), (126, 116), (4, 3), 0)
+@given(st.tuples(ROUND, ROUND), st.tuples(BYTE, BYTE), st.tuples(SIZE, SIZE), st.integers(0, 99))
+def test_global_average_pool(kind, last, scales, zeros, size, seed):
+    """A count is part of the multiplier, which ties of round scales tell from a divisor."""
+    shape = (30, *size, 32) if last else (30, 32, *size)
+    operator = "QLinearGlobalAveragePool"
+    source = one_operand(operator, kind, scales, zeros, shape, channels_last=last)
+    is_exact(source, x=random_codes(np.random.default_rng(seed), shape, kind))
 
 
-def test_average_pool(rng):
-    weights = {**grid("x", 0.05, 3, "uint8"), **grid("y", 0.043, 7, "uint8")}
-    call = microsoft(
-        "QLinearAveragePool", ["x", "xs", "xz", "ys", "yz"], kernel_shape=[3, 3], strides=[2, 2]
+@st.composite
+def windows(draw):
+    pair = st.tuples(st.integers(1, 4), st.integers(1, 4))
+    kernel = draw(pair)
+    pads = [draw(st.integers(0, extent - 1)) for extent in kernel * 2]
+    counted = draw(st.integers(0, 1))
+    return {
+        "kernel_shape": kernel,
+        "strides": draw(pair),
+        "pads": pads,
+        "count_include_pad": counted,
+    }
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("last", [0, 1])
+@settings(max_examples=8)
+@example((0.01, 0.013), (194, 97), {"kernel_shape": [2, 2], "strides": [1, 2]}, 0)
+@example((0.015, 0.018), (222, 169), {"kernel_shape": [2, 3], "strides": [2, 2]}, 0)
+@given(st.tuples(ROUND, ROUND), st.tuples(BYTE, BYTE), windows(), st.integers(0, 99))
+def test_average_pool(kind, last, scales, zeros, window, seed):
+    """ONNX Runtime averages the real numbers in float32, row by row."""
+    shape = (2, 15, 14, 8) if last else (2, 8, 15, 14)
+    source = one_operand(
+        "QLinearAveragePool", kind, scales, zeros, shape, channels_last=last, **window
     )
-    source = typed_model([call], {"x": ("uint8", (4, 8, 9, 9))}, weights, {"y": "uint8"})
-    x = random_codes(rng, (4, 8, 9, 9), "uint8")
-    (expected,) = onnxruntime_unoptimized(source, x=x)
-    (got,) = realized(source, x=x)
-    assert np.abs(got.astype(int) - expected).max() <= 1
-    assert (got != expected).mean() < 0.001
+    x = random_codes(np.random.default_rng(seed), shape, kind)
+    is_exact(source, x=x)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_average_pool_in_compiled_kernels(rng, last):
+    shape = (2, 25, 24, 8) if last else (2, 8, 25, 24)
+    window = {"kernel_shape": [2, 2], "strides": [1, 2], "channels_last": last}
+    source = one_operand("QLinearAveragePool", "uint8", (0.01, 0.013), (194, 97), shape, **window)
+    is_exact_when_compiled(source, x=random_codes(rng, shape, "uint8"))
 
 
 def test_concat(rng):

@@ -1,7 +1,8 @@
 """ONNX Runtime's operators on codes: QLinearConv, QGemm, QLinearAdd and the like.
 
 Each is the float operator between the real numbers of its operands and a quantizer, with the
-float32 multiplier that ONNX Runtime scales sums by (`Convention.FLOAT32`).
+arithmetic of ONNX Runtime's kernels for x86 (`Convention.ONNXRUNTIME`). Its kernels for Arm give
+other codes where QLinearAdd meets a tie.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tvm_quant.frontend.onnx.converters.quantized.codes import (
 )
 from tvm_quant.frontend.onnx.converters.quantized.place import Grid, place
 from tvm_quant.ir import constant, tensor_shape
-from tvm_quant.op import Convention
+from tvm_quant.op import Convention, Formula
 
 R = relax.op
 
@@ -43,7 +44,14 @@ def qlinear_matmul(node: Node) -> relax.Expr:
 
 
 def qgemm(node: Node) -> relax.Expr:
-    """Inputs: a and b, each with scale and zero point; an int32 c; scale and zero point of y."""
+    """Inputs: a and b, each with scale and zero point; an int32 c; scale and zero point of y.
+
+    A factor `alpha` is part of the scale of a, which is where ONNX Runtime rounds it to float32.
+    """
+    alpha = np.float32(node.attributes.get("alpha", 1.0))
+    if alpha > 0:
+        scale = constant(alpha * node.known(1, "scale"))
+        node = replace(node, inputs=[node.inputs[0], scale, *node.inputs[2:]])
     turned = bool(node.attributes.get("transB", 0))
     left, right = real_of(node, 0, 1, 2), real_of(node, 3, 4, 5, axis=0 if turned else 1)
     if node.attributes.get("transA", 0):
@@ -53,9 +61,8 @@ def qgemm(node: Node) -> relax.Expr:
     result = node.emit(R.matmul(left, right))
     if node.input(6) is not None:
         result = node.emit(R.add(result, _bias(node, 6, 1, 4)))
-    alpha = float(node.attributes.get("alpha", 1.0))
-    if alpha != 1.0:
-        result = node.emit(R.multiply(result, constant(np.float32(alpha))))
+    if alpha <= 0:
+        result = node.emit(R.multiply(result, constant(alpha)))
     return result if node.input(7) is None else _result(node, result, 7, 8)
 
 
@@ -92,9 +99,16 @@ def softmax(node: Node, data: relax.Expr) -> relax.Expr:
     return R.nn.softmax(data, axis)
 
 
-def average_pool(node: Node, data: relax.Expr) -> relax.Expr:
-    """Windows; channels stand second unless the node says last."""
-    return _channels_second(node, data, _windows)
+def qlinear_average_pool(node: Node) -> relax.Expr:
+    """Inputs: x and y, each with scale and zero point (y without codes).
+
+    ONNX Runtime averages float32 numbers, and adds the zero point before it rounds. Channels stand
+    second unless the node says last.
+    """
+    real = node.emit(_channels_second(node, real_of(node, 0, 1, 2), _windows))
+    grid = grid_of(node, real, 3, 4)
+    shifted = replace(grid, spec=replace(grid.spec, formula=Formula.SHIFT))
+    return as_codes(node, place(node, real, shifted, Convention.NEAREST), grid)
 
 
 def global_average_pool(node: Node, data: relax.Expr) -> relax.Expr:
@@ -110,7 +124,7 @@ def qlinear_concat(node: Node) -> relax.Expr:
     parts = []
     for index in range(2, len(node.inputs), 3):
         real = real_of(node, index, index + 1, index + 2)
-        parts.append(place(node, real, grid_of(node, real, 0, 1), Convention.FLOAT32))
+        parts.append(place(node, real, grid_of(node, real, 0, 1), Convention.ONNXRUNTIME))
     return _result(node, R.concat(parts, int(node.attributes.get("axis", 1))), 0, 1)
 
 
@@ -136,7 +150,7 @@ def _result(node: Node, real: relax.Expr, scale: int, zero_point: int) -> relax.
     """The codes of a result, by the arithmetic of ONNX Runtime."""
     real = node.emit(real)
     grid = grid_of(node, real, scale, zero_point)
-    return as_codes(node, place(node, real, grid, Convention.FLOAT32), grid)
+    return as_codes(node, place(node, real, grid, Convention.ONNXRUNTIME), grid)
 
 
 def _bias(node: Node, index: int, data_scale: int, weight_scale: int) -> relax.Expr:
