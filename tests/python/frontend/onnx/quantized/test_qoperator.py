@@ -330,6 +330,26 @@ def test_average_pool(kind, last, scales, zeros, window, seed):
 
 
 @pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize(
+    ("size", "window"),
+    [
+        ((9,), {}),
+        ((3, 4, 2), {}),
+        ((7, 5), {}),
+        ((7, 5), {"auto_pad": "SAME_UPPER", "strides": [7, 5]}),
+        ((7, 5), {"pads": [1, 1, 1, 1], "strides": [9, 9]}),
+    ],
+)
+def test_windows_as_large_as_the_data(rng, last, size, window):
+    """Without padding that is a global pool, which sums codes."""
+    grids = (0.02, 0.022), (126, 116)
+    shape = (30, *size, 64) if last else (30, 64, *size)
+    window = {"kernel_shape": size, "channels_last": last, **window}
+    source = one_operand("QLinearAveragePool", "uint8", *grids, shape, **window)
+    is_exact(source, x=random_codes(rng, shape, "uint8"))
+
+
+@pytest.mark.parametrize("last", [0, 1])
 def test_average_pool_in_compiled_kernels(rng, last):
     shape = (2, 25, 24, 8) if last else (2, 8, 25, 24)
     window = {"kernel_shape": [2, 2], "strides": [1, 2], "channels_last": last}

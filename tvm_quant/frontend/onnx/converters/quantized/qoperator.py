@@ -15,6 +15,7 @@ from tvm import relax
 
 from tvm_quant.frontend.onnx.converters import conv, pool
 from tvm_quant.frontend.onnx.converters.node import Converter, Node
+from tvm_quant.frontend.onnx.converters.pad import auto_pads
 from tvm_quant.frontend.onnx.converters.quantized.codes import (
     as_codes,
     from_codes,
@@ -102,10 +103,15 @@ def softmax(node: Node, data: relax.Expr) -> relax.Expr:
 def qlinear_average_pool(node: Node) -> relax.Expr:
     """Inputs: x and y, each with scale and zero point (y without codes).
 
-    ONNX Runtime averages float32 numbers, and adds the zero point before it rounds. Channels stand
-    second unless the node says last.
+    ONNX Runtime averages float32 numbers, and adds the zero point before it rounds. Windows as
+    large as the data it takes for a global pool.
     """
-    real = node.emit(_channels_second(node, real_of(node, 0, 1, 2), _windows))
+    data = real_of(node, 0, 1, 2)
+    windows = replace(node, inputs=[_channels_second(node, data)])
+    kernel = tuple(int(size) for size in node.attributes["kernel_shape"])
+    if windows.shape()[2:] == kernel and not any(auto_pads(windows, kernel)):
+        return _result(node, global_average_pool(node, data), 3, 4)
+    real = node.emit(_channels_as_before(node, pool.average_pool(windows)))
     grid = grid_of(node, real, 3, 4)
     shifted = replace(grid, spec=replace(grid.spec, formula=Formula.SHIFT))
     return as_codes(node, place(node, real, shifted, Convention.NEAREST), grid)
@@ -128,22 +134,19 @@ def qlinear_concat(node: Node) -> relax.Expr:
     return _result(node, R.concat(parts, int(node.attributes.get("axis", 1))), 0, 1)
 
 
-def _windows(node: Node, data: relax.Expr) -> relax.Expr:
-    result = pool.average_pool(replace(node, inputs=[data], opset=max(node.opset, 11)))
-    if result is None:
-        raise ValueError("this average pool has no Relax form; export it with explicit padding")
-    return result
-
-
-def _channels_second(
-    node: Node, data: relax.Expr, function: Callable[[Node, relax.Expr], relax.Expr]
-) -> relax.Expr:
+def _channels_second(node: Node, data: relax.Expr) -> relax.Expr:
+    """Data of a node whose channels may stand last."""
     if not node.attributes.get("channels_last", 0):
-        return function(node, data)
+        return data
     rank = len(tensor_shape(data) or ())
-    first = node.emit(R.permute_dims(data, [0, rank - 1, *range(1, rank - 1)]))
-    result = node.emit(function(node, first))
-    return R.permute_dims(result, [0, *range(2, rank), 1])
+    return node.emit(R.permute_dims(data, [0, rank - 1, *range(1, rank - 1)]))
+
+
+def _channels_as_before(node: Node, result: relax.Expr) -> relax.Expr:
+    if not node.attributes.get("channels_last", 0):
+        return result
+    result = node.emit(result)
+    return R.permute_dims(result, [0, *range(2, len(tensor_shape(result) or ())), 1])
 
 
 def _result(node: Node, real: relax.Expr, scale: int, zero_point: int) -> relax.Expr:
