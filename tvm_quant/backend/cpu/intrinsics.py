@@ -8,13 +8,13 @@
     tap_dot     total[l] += data[0, l] * weight[l, 0] + ... + data[n - 1, l] * weight[l, n - 1]
                 the same instruction on up to four rows of data, one product of each for every lane
 
-All are exact. Pairs are products of 16 bits summed in 32 (`vpmaddwd`); quads are products of 8 bits
-summed in 32 (`vpdpbusd`, `sdot`, `usdot`), or two in 16 with saturation first (`vpmaddubsw`), for
-weights with which that cannot happen. The data of a sum has 32 bits and is broadcast to all lanes;
-that of taps is interleaved.
+All are exact. Pairs are products of 16 bits summed in 32 (`vpmaddwd`, `vpdpwssd`); quads are
+products of 8 bits summed in 32 (`vpdpbusd`, `sdot`, `usdot`), or two in 16 with saturation first
+(`vpmaddubsw`), for weights with which that cannot happen. The data of a sum has 32 bits and is
+broadcast to all lanes; that of taps is interleaved.
 
-Source: Intel SDM vol. 2, PMADDWD, PMADDUBSW and VPDPBUSD; Arm ARM, C7.2, SDOT (vector) and USDOT
-(vector).
+Source: Intel SDM vol. 2, PMADDWD, PMADDUBSW, VPDPBUSD and VPDPWSSD; Arm ARM, C7.2, SDOT (vector)
+and USDOT (vector).
 """
 
 # TVMScript annotates arguments with calls.

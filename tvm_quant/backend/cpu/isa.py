@@ -140,7 +140,7 @@ def _quads(instruction: str, pairs: str) -> Dot:
 
 
 ISAS = (
-    # Intel SDM vol. 1, chapter 15: 32 registers zmm0..zmm31; vol. 2, VPDPBUSD.
+    # Intel SDM vol. 1, chapter 15: 32 registers zmm0..zmm31; vol. 2, VPDPBUSD, VPDPWSSD.
     Isa(
         name="avx512vnni",
         features=frozenset({"avx512f", "avx512bw", "avx512vnni"}),

@@ -6,8 +6,10 @@ Of a square of inputs d and a filter g, the m x m outputs are
 
 where * is element by element, so that the sums over input channels are (m + 2)^2 matrix products.
 The factors of a filter are fractions; a common multiple of their denominators in place of 1 makes
-everything an integer, and the outputs too large by what the last step divides by: the result is
-exact. The factors leave 8 bits, so this is for instructions that multiply 16, and for float32.
+everything an integer, and the outputs too large by what the last step divides by. Sums on the way
+may leave 32 bits; modulo 2**32, outputs that fit are right all the same: the result is exact. The
+factors leave 8 bits, so this is for instructions that multiply 16, and for float32. Those of
+filters take 3.6 or 8 times the memory of 8-bit weights.
 
 Source: S. Winograd, Arithmetic Complexity of Computations (1980); A. Lavin, S. Gray, Fast
 Algorithms for Convolutional Neural Networks (2015), section 4.
@@ -280,7 +282,6 @@ def _best_strips(algorithm: Algorithm, isa: Isa, layer: _Layer) -> Plan | None:
     """The lowest strips but for a few percent; None if one row of windows is too much."""
     size, points = algorithm.outputs, algorithm.points
     high, wide = (-(-extent // size) for extent in layer.output)
-
     vectors_of_filters = points * layer.inputs * layer.vectors * layer.filter_bits // 32
     from_memory = vectors_of_filters * isa.vector_bits // 8 > CACHED_BYTES
 

@@ -1,11 +1,13 @@
 """Winograd convolutions: see `tvm_quant.backend.cpu.winograd` for what the blocks compute.
 
 Loops    parallel(batch, strip of rows of windows)
-           - copy of the strip's padded input; its factors, 16 at a time
+           - copy of the strip's padded input; its factors, those of a window at a time
            - channel tile
              - point - window tile - input channels
                - windows (unrolled) - vectors (unrolled) - lanes (vectorized)
-             - rows, columns of windows: outputs of a window (unrolled), and what follows
+             - rows, columns of windows - vector
+               - outputs of each column of the window's sums, then of each row (unrolled)
+               - what follows, on these
 
 The factors of a strip and the products of a channel tile stay in the second-level cache.
 """
