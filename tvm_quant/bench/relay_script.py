@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-SAMPLES, REPEATS = 8, 20
+SAMPLES, UNSEEN, REPEATS = 8, 16, 20  # to calibrate, to judge by, and timed runs
 LONGEST_S = 10.0  # of the repeats of a run together
 MODES: dict[str, dict[str, Any]] = {
     "global_scale, power2": {"calibrate_mode": "global_scale", "weight_scale": "power2"},
@@ -156,20 +156,25 @@ class Stack:
         with self.target, level, relay.quantize.qconfig(**settings):
             return relay.quantize.quantize(mod, params, dataset)
 
-    def run(self, mod: Any, params: Any, feed: dict[str, Any]) -> tuple[Any, float]:
-        """First output, and milliseconds of a run: the median."""
+    def run(self, mod: Any, params: Any, feeds: list[dict[str, Any]]) -> tuple[Any, float]:
+        """The first outputs for each of `feeds`, and milliseconds of a run: the median."""
         device = self.tvm.cpu(0)
         with self.tvm.transform.PassContext(opt_level=3):
             library = self.relay.build(mod, target=self.target, params=params)
         runner = self.executor.GraphModule(library["default"](device))
-        runner.set_input(**feed)
+        runner.set_input(**feeds[0])
         times: list[float] = []
         while len(times) <= REPEATS and (len(times) < 2 or sum(times) < LONGEST_S):
             start = time.perf_counter()
             runner.run()
             device.sync()
             times.append(time.perf_counter() - start)
-        return runner.get_output(0).numpy(), float(np.median(times[1:])) * 1e3
+        outputs = []
+        for feed in feeds:
+            runner.set_input(**feed)
+            runner.run()
+            outputs.append(runner.get_output(0).numpy().copy())
+        return np.stack(outputs), float(np.median(times[1:])) * 1e3
 
 
 _found: list[Any] = []  # the thresholds of the stack that runs this script, where they are pairs
@@ -206,9 +211,10 @@ class Subject:
         else:
             self._make(stack, network)
         draw = np.random.RandomState(1)
-        self.feeds = [
-            {self.input: draw.randn(*self.shape).astype("float32")} for _ in range(SAMPLES + 1)
+        feeds = [
+            {self.input: draw.randn(*self.shape).astype("float32")} for _ in range(SAMPLES + UNSEEN)
         ]
+        self.samples, self.unseen = feeds[:SAMPLES], feeds[SAMPLES:]
 
     def _make(self, stack: Stack, name: str) -> None:
         make, self.settings = NETS[name]
@@ -230,7 +236,7 @@ class Subject:
 def measure(stack: Stack, modes: list[str], network: str) -> list[dict[str, Any]]:
     """A network in every mode: error, seconds to quantize, milliseconds."""
     subject = Subject(stack, network)
-    wanted, float_ms = stack.run(subject.mod, subject.params, subject.feeds[-1])
+    wanted, float_ms = stack.run(subject.mod, subject.params, subject.unseen)
     return [
         {"network": subject.name, "mode": "float", "ms": float_ms},
         *(
@@ -241,12 +247,12 @@ def measure(stack: Stack, modes: list[str], network: str) -> list[dict[str, Any]
 
 
 def _mode(stack: Stack, subject: Subject, wanted: Any, mode: dict[str, Any]) -> dict[str, Any]:
-    settings, feeds = {**mode, **subject.settings}, subject.feeds
+    settings = {**mode, **subject.settings}
     try:
         start = time.perf_counter()
-        quantized = stack.quantize(subject.mod, subject.params, feeds[:-1], settings)
+        quantized = stack.quantize(subject.mod, subject.params, subject.samples, settings)
         seconds = time.perf_counter() - start
-        got, ms = stack.run(quantized, {}, feeds[-1])
+        got, ms = stack.run(quantized, {}, subject.unseen)
     except Exception as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
         return {"error": (lines or [type(error).__name__])[-1].strip()[:80]}
