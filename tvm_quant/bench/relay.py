@@ -25,7 +25,13 @@ OracleOption = Annotated[
     Path, typer.Option(help="Python of an environment whose TVM still has Relay.")
 ]
 ModeOption = Annotated[str, typer.Option(help="Modes to measure: a shell pattern.")]
-TargetOption = Annotated[str, typer.Option(help="What the stack of old compiles for.")]
+TargetOption = Annotated[
+    str,
+    typer.Option(
+        help="What the stack of old compiles for. Where the CPU has AVX-512, its int8 is right "
+        "with -mcpu=cascadelake alone."
+    ),
+]
 
 
 def relay(
