@@ -13,19 +13,20 @@ OPSET = 14
 
 
 class Builder:
-    """A network for images of 3 channels, without batch norms: they are folded before inference.
+    """A network without batch norms: they are folded before inference.
 
     Args:
         size: height and width of the input `data`, (1, 3, size, size).
+        shape: of another input than an image: (1, C, ...).
         seed: of the weights.
     """
 
-    def __init__(self, *, size: int = 224, seed: int = 0):
-        self.size = size
+    def __init__(self, *, size: int = 224, shape: tuple[int, ...] | None = None, seed: int = 0):
+        self.shape = shape or (1, 3, size, size)
         self._rng = np.random.default_rng(seed)
         self._nodes: list[onnx.NodeProto] = []
         self._weights: list[onnx.TensorProto] = []
-        self._channels = {"data": 3}
+        self._channels = {"data": self.shape[1]}
 
     def channels(self, tensor: str) -> int:
         """Channels of a tensor."""
@@ -44,7 +45,8 @@ class Builder:
     ) -> str:
         """A convolution with bias, and what follows it; padded, it keeps the size."""
         window = (kernel, kernel) if isinstance(kernel, int) else kernel
-        pads = [size // 2 if padded else 0 for size in window]
+        before = [(size - 1) // 2 if padded else 0 for size in window]
+        after = [size // 2 if padded else 0 for size in window]
         inputs = self._channels[x] // groups
         spread = np.sqrt(2 / (inputs * math.prod(window)))
         weight = self._constant(self._rng.normal(0, spread, (outputs, inputs, *window)))
@@ -55,7 +57,7 @@ class Builder:
             outputs,
             kernel_shape=window,
             strides=[stride, stride],
-            pads=pads * 2,
+            pads=before + after,
             group=groups,
         )
         return self.activate(y, activation)
@@ -95,21 +97,22 @@ class Builder:
 
     def classify(self, x: str, classes: int = 1000) -> str:
         """Global pool and a dense layer: (1, classes)."""
+        return self.dense(self._node("Flatten", [self.global_pool(x)], self._channels[x]), classes)
+
+    def dense(self, x: str, outputs: int, activation: str | None = None) -> str:
+        """A dense layer with bias on (1, I), and what follows it."""
         inputs = self._channels[x]
-        flat = self._node("Flatten", [self.global_pool(x)], inputs)
-        weight = self._constant(self._rng.normal(0, np.sqrt(1 / inputs), (inputs, classes)))
-        bias = self._constant(self._rng.normal(0, 0.1, classes))
-        return self._node("Gemm", [flat, weight, bias], classes)
+        weight = self._constant(self._rng.normal(0, np.sqrt(1 / inputs), (inputs, outputs)))
+        bias = self._constant(self._rng.normal(0, 0.1, outputs))
+        return self.activate(self._node("Gemm", [x, weight, bias], outputs), activation)
 
     def model(self, result: str) -> onnx.ModelProto:
         """The network that computes `result`."""
-        image = helper.make_tensor_value_info(
-            "data", TensorProto.FLOAT, (1, 3, self.size, self.size)
-        )
+        data = helper.make_tensor_value_info("data", TensorProto.FLOAT, self.shape)
         output = helper.make_tensor_value_info(
             result, TensorProto.FLOAT, (1, self._channels[result])
         )
-        graph = helper.make_graph(self._nodes, "zoo", [image], [output], self._weights)
+        graph = helper.make_graph(self._nodes, "zoo", [data], [output], self._weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
         model.ir_version = 8
         onnx.checker.check_model(model)
