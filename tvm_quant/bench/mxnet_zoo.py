@@ -88,18 +88,22 @@ def mxnet_zoo(
 ) -> None:
     """Import every network of MXNet's vision zoo, compare it with MXNet, and quantize it.
 
+    An interrupt leaves the table of those that were measured.
+
     Raises:
         BackendError: a network computes something else than MXNet, after all were measured.
     """
     names, console = _select(only), stderr()
     _library()
-    results = []
-    for name in names:
-        started = time.perf_counter()
-        with console.status(f"{name} ..."):
-            results.append(_in_process(name, rounds, calibration))
-        console.print(f"{name}: measured in {time.perf_counter() - started:.0f} s")
-    publish(_sheet(results), [dataclasses.asdict(one) for one in results], json, markdown)
+    results: list[Imported] = []
+    try:
+        for name in names:
+            started = time.perf_counter()
+            with console.status(f"{name} ..."):
+                results.append(_in_process(name, rounds, calibration))
+            console.print(f"{name}: measured in {time.perf_counter() - started:.0f} s")
+    finally:  # what was measured before an interrupt took long
+        publish(_sheet(results), [dataclasses.asdict(one) for one in results], json, markdown)
     wrong = [one.network for one in results if not one.error <= FLOAT_ERROR]
     if wrong:
         raise BackendError(

@@ -60,6 +60,19 @@ def test_a_network_that_differs_fails_the_command_after_the_table(mx, monkeypatc
     assert "| alexnet | 5.0e-01 |" in table.read_text()
 
 
+def test_an_interrupt_leaves_what_was_measured(mx, monkeypatch, tmp_path):
+    def interrupted(name, *args):
+        if name != "alexnet":
+            raise KeyboardInterrupt
+        return mxnet_zoo.measure(name, *args)
+
+    monkeypatch.setattr(mxnet_zoo, "_in_process", interrupted)
+    table = tmp_path / "table.md"
+    with pytest.raises(KeyboardInterrupt):
+        mxnet_zoo.mxnet_zoo(only=["alexnet", "vgg*"], rounds=0, calibration=2, markdown=table)
+    assert "| alexnet |" in table.read_text() and "vgg" not in table.read_text()
+
+
 def test_without_mxnet_the_command_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mxnet", None)
     with pytest.raises(FrontendError, match=r'pip install "tvm-quant\[mxnet\]"'):
