@@ -103,7 +103,8 @@ def mxnet_zoo(
                 results.append(_in_process(name, rounds, calibration))
             console.print(f"{name}: measured in {time.perf_counter() - started:.0f} s")
     finally:  # what was measured before an interrupt took long
-        publish(_sheet(results), [dataclasses.asdict(one) for one in results], json, markdown)
+        if results:
+            publish(_sheet(results), [dataclasses.asdict(one) for one in results], json, markdown)
     wrong = [one.network for one in results if not one.error <= FLOAT_ERROR]
     if wrong:
         raise BackendError(

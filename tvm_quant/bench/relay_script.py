@@ -211,9 +211,10 @@ class Subject:
             self._load(stack, network)
         else:
             self._make(stack, network)
+        unseen = UNSEEN_BY_FILES if network.endswith(".onnx") else UNSEEN
         draw = np.random.RandomState(1)
         feeds = [
-            {self.input: draw.randn(*self.shape).astype("float32")} for _ in range(SAMPLES + UNSEEN)
+            {self.input: draw.randn(*self.shape).astype("float32")} for _ in range(SAMPLES + unseen)
         ]
         self.samples, self.unseen = feeds[:SAMPLES], feeds[SAMPLES:]
 

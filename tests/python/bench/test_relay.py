@@ -84,3 +84,14 @@ def test_a_script_that_fails_is_refused_with_its_last_line(tmp_path, monkeypatch
     monkeypatch.setattr(relay, "SCRIPT", script)
     with pytest.raises(UnsupportedError, match="to its end: ImportError: no relay here"):
         relay.run_script([sys.executable], "llvm", own=False)
+
+
+def test_small_networks_are_judged_by_more_batches_than_files(monkeypatch):
+    def vector(self, *_):
+        self.input, self.shape = "data", (1, 2)
+
+    monkeypatch.setattr(relay.relay_script.Subject, "_make", vector)
+    monkeypatch.setattr(relay.relay_script.Subject, "_load", vector)
+    small, file = (relay.relay_script.Subject(None, name) for name in ("dense", "network.onnx"))
+    assert (len(small.unseen), len(file.unseen)) == (400, 16)
+    assert len(small.samples) == len(file.samples) == 8

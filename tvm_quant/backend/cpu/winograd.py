@@ -364,7 +364,8 @@ def winograd(
         w = weight(channel // lanes, point, axes[0], channel % lanes, *axes[1:])
         return te.sum(x.astype(dtype) * w.astype(dtype), axis=axes)
 
-    shape = (*batch, algorithm.points, high * wide, sizes[0] * lanes)
+    packed = sizes[0] * lanes
+    shape = (*batch, algorithm.points, high * wide, packed)
     strip = {STRIP: [rows, wide, size]}
     products = te.compute(shape, product, name=PRODUCTS, attrs=strip)
 
@@ -376,7 +377,6 @@ def winograd(
         ]
         return _chosen(y % size, _results(algorithm, points))
 
-    packed = sizes[0] * lanes
     shape = (*batch, high * size, wide, across, packed)
     columns = te.compute(shape, of_column, name=COLUMNS)
 
