@@ -22,9 +22,17 @@ from tvm_quant.bench.layer_times import LayerTime, layer_times
 from tvm_quant.bench.peak import peak_gops
 from tvm_quant.bench.plot import draw_speed
 from tvm_quant.bench.processes import fresh_processes
-from tvm_quant.bench.report import save, stderr, stdout
+from tvm_quant.bench.report import Sheet, save, stderr, stdout
 from tvm_quant.bench.samples import Array
-from tvm_quant.bench.speed_report import REFERENCE, Speed, layer_sheets, ratios, speed_sheet
+from tvm_quant.bench.speed_report import (
+    REFERENCE,
+    Speed,
+    gain_sheets,
+    layer_sheets,
+    of_threads,
+    ratios,
+    speed_sheets,
+)
 from tvm_quant.bench.systems import MODULE, SYSTEMS, System
 from tvm_quant.bench.turns import latencies, use_threads, whole_calls
 from tvm_quant.errors import ConfigError, TvmQuantError
@@ -37,7 +45,9 @@ def speed(
     systems: Annotated[
         str, typer.Option(help=f"Of {', '.join(SYSTEMS)}: patterns, joined by commas.")
     ] = "*",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of each system.")] = 1,
+    threads: Annotated[
+        str, typer.Option(help="Threads of each system: numbers, joined by commas.")
+    ] = "1",
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each system.")] = 20,
     layers: Annotated[
         bool, typer.Option("--layers", help=f"Tell where the time of {REFERENCE} goes.")
@@ -49,18 +59,18 @@ def speed(
     ] = None,
 ) -> None:
     """Compare latencies with ONNX Runtime and OpenVINO, where they are installed."""
-    chosen, results, console = _available(systems), list[Speed](), stderr()
+    chosen, counts = _available(systems), _numbers(threads)
+    results, console = list[Speed](), stderr()
     for name in cases.networks(only):
         try:
             with console.status(f"{name} ..."):
-                results += measure(name, chosen, threads=threads, rounds=rounds, layers=layers)
+                results += measure(name, chosen, threads=counts, rounds=rounds, layers=layers)
         except TvmQuantError as error:
             console.print(f"[yellow]skipped[/] {name}: {error}", markup=True)
             continue
         _save(results, json, markdown, plot)
-    stdout().print(speed_sheet(results).rich())
-    for sheet in layer_sheets(results):
-        stdout().print("\n", sheet.rich(), sep="")
+    for sheet in _sheets(results):
+        stdout().print(sheet.rich(), "\n", sep="")
 
 
 def _save(
@@ -68,16 +78,25 @@ def _save(
 ) -> None:
     """Keep what is known so far: a long run may be cut short."""
     records = [result.to_dict() for result in results]
-    save(records, json, markdown, speed_sheet(results), *layer_sheets(results))
-    shares = ratios(results)
+    save(records, json, markdown, *_sheets(results))
+    shares = ratios(results[:1] and of_threads(results, results[0].threads))
     if plot is not None and shares:
         draw_speed(plot, shares)
 
 
+def _sheets(results: Sequence[Speed]) -> list[Sheet]:
+    return [*speed_sheets(results), *gain_sheets(results), *layer_sheets(results)]
+
+
 def measure(
-    name: str, systems: Sequence[System], *, threads: int, rounds: int, layers: bool = False
+    name: str,
+    systems: Sequence[System],
+    *,
+    threads: Sequence[int],
+    rounds: int,
+    layers: bool = False,
 ) -> list[Speed]:
-    """The latency of one sample of one network in each system."""
+    """The latency of one sample of one network in each system, on each number of threads."""
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
         model, samples = cases.case(name, folder, CALIBRATION)
@@ -89,14 +108,23 @@ def measure(
             )
             for system in systems
         }
-        found = latencies(runs, feed, threads=threads, rounds=rounds)
-        work = {}
-        if REFERENCE in found:
-            work[REFERENCE] = _work(folder / MODULE, feed, threads, rounds if layers else 0)
-    return [
-        Speed(network=name, system=system, latency=latency, **work.get(system, {}))
-        for system, latency in found.items()
-    ]
+        results = []
+        for count in threads:
+            found = latencies(runs, feed, threads=count, rounds=rounds)
+            work = {}
+            if REFERENCE in found:
+                work[REFERENCE] = _work(folder / MODULE, feed, count, rounds if layers else 0)
+            results += [
+                Speed(
+                    network=name,
+                    system=system,
+                    threads=count,
+                    latency=latency,
+                    **work.get(system, {}),
+                )
+                for system, latency in found.items()
+            ]
+    return results
 
 
 def _work(module: Path, feed: Mapping[str, Array], threads: int, rounds: int) -> dict[str, Any]:
@@ -125,6 +153,14 @@ def _peak(threads: int) -> float | None:
         return threads * peak_gops()
     except ValueError:
         return None
+
+
+def _numbers(text: str) -> list[int]:
+    """Different numbers of threads, in their order."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise ConfigError(f"--threads takes numbers from 1 on, joined by commas, not '{text}'")
+    return list(dict.fromkeys(int(part) for part in parts))
 
 
 def _available(patterns: str) -> list[System]:

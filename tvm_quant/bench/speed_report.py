@@ -13,6 +13,7 @@ from tvm_quant.bench.measure import Latency
 from tvm_quant.bench.report import Sheet, latency, number
 
 REFERENCE = "tvm_quant int8"
+MEAN = "geometric mean"
 NAME_WIDTH = 50  # characters of a layer's name in a table
 
 
@@ -22,6 +23,7 @@ class Speed:
 
     Attributes:
         network, system: names.
+        threads: of the system.
         latency: of one sample.
         operations: of its convolutions and matrix products, a multiply-add counts as two; None
             where they are not counted.
@@ -31,6 +33,7 @@ class Speed:
 
     network: str
     system: str
+    threads: int = 1
     latency: Latency
     operations: int | None = None
     peak_gops: float | None = None
@@ -46,6 +49,7 @@ class Speed:
         return {
             "network": self.network,
             "system": self.system,
+            "threads": self.threads,
             **vars(self.latency),
             "operations": self.operations,
             "gops": self.gops,
@@ -54,32 +58,92 @@ class Speed:
         }
 
 
+def of_threads(results: Sequence[Speed], threads: int) -> list[Speed]:
+    """Those with so many threads."""
+    return [result for result in results if result.threads == threads]
+
+
 def ratios(results: Sequence[Speed]) -> dict[str, dict[str, float]]:
-    """{network: {system: its median over that of tvm_quant in int8}}, and the geometric mean."""
+    """{network: {system: its median over that of tvm_quant in int8}}, and the geometric mean.
+
+    The results have the same number of threads.
+    """
+    medians = _medians(results)
+    return _with_mean(
+        {
+            network: {system: value / times[REFERENCE] for system, value in times.items()}
+            for network, times in medians.items()
+            if REFERENCE in times
+        }
+    )
+
+
+def _medians(results: Sequence[Speed]) -> dict[str, dict[str, float]]:
+    """{network: {system: ms}}."""
     medians: dict[str, dict[str, float]] = {}
     for result in results:
         medians.setdefault(result.network, {})[result.system] = result.latency.median
-    found = {
-        network: {system: value / times[REFERENCE] for system, value in times.items()}
-        for network, times in medians.items()
-        if REFERENCE in times
+    return medians
+
+
+def _with_mean(rows: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """The rows, and that of the geometric means of their columns, if there are any."""
+    systems = next(iter(rows.values()), {})
+    means = {
+        system: float(np.exp(np.mean([np.log(row[system]) for row in rows.values()])))
+        for system in systems
     }
-    systems = dict.fromkeys(result.system for result in results)
-    if found:
-        found["geometric mean"] = {
-            system: float(np.exp(np.mean([np.log(row[system]) for row in found.values()])))
-            for system in systems
+    return {**rows, MEAN: means} if rows else {}
+
+
+def speed_sheets(results: Sequence[Speed]) -> list[Sheet]:
+    """A table for each number of threads; it is their title if there are several."""
+    counts = _counts(results)
+    return [
+        _speed_sheet(of_threads(results, count), _in_words(count) if len(counts) > 1 else "")
+        for count in counts
+    ] or [_speed_sheet([], "")]
+
+
+def gain_sheets(results: Sequence[Speed]) -> list[Sheet]:
+    """How many times as fast systems are with more threads; nothing if all have as many."""
+    first, *others = _counts(results) or [1]
+    return [_gain_sheet(of_threads(results, first), of_threads(results, count)) for count in others]
+
+
+def _gain_sheet(few: Sequence[Speed], many: Sequence[Speed]) -> Sheet:
+    before, after = _medians(few), _medians(many)
+    gains = _with_mean(
+        {
+            network: {system: before[network][system] / ms for system, ms in times.items()}
+            for network, times in after.items()
         }
-    return found
+    )
+    systems = next(iter(gains.values()))
+    return Sheet(
+        title=f"Times as fast with {_in_words(many[0].threads)} as with {few[0].threads}",
+        columns=("<network", *systems),
+        rows=[
+            [name, *(number(row[system], 2) for system in systems)] for name, row in gains.items()
+        ],
+    )
 
 
-def speed_sheet(results: Sequence[Speed]) -> Sheet:
+def _counts(results: Sequence[Speed]) -> list[int]:
+    return list(dict.fromkeys(result.threads for result in results))
+
+
+def _in_words(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def _speed_sheet(results: Sequence[Speed], title: str) -> Sheet:
     """One line per network: what tvm_quant reaches, each system's latency and its ratio to ours."""
     systems = list(dict.fromkeys(result.system for result in results))
     shares = ratios(results)
     found = {(result.network, result.system): result for result in results}
     rows = []
-    for network in [*dict.fromkeys(result.network for result in results), "geometric mean"]:
+    for network in [*dict.fromkeys(result.network for result in results), MEAN]:
         ours = found.get((network, REFERENCE))
         row = [network, *(_reached(ours.gops, ours.peak_gops) if ours else ("", ""))]
         for system in systems:
@@ -88,7 +152,7 @@ def speed_sheet(results: Sequence[Speed]) -> Sheet:
             row.append(number(shares.get(network, {}).get(system), 2))
         rows.append(row)
     heads = [head for system in systems for head in (f"{system} ms", "ratio")]
-    return Sheet(columns=("<network", "int8 GOPS", "peak %", *heads), rows=rows)
+    return Sheet(title=title, columns=("<network", "int8 GOPS", "peak %", *heads), rows=rows)
 
 
 def layer_sheets(results: Sequence[Speed]) -> list[Sheet]:

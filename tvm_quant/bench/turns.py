@@ -1,6 +1,8 @@
 """Running systems in turns, each in a process of its own.
 
-The turns are short slices, so that what else the machine does meets all systems alike.
+The turns are short slices, so that what else the machine does meets all systems alike. Threads of
+the system before wait for work for a while before they sleep, and would hold cores: a turn starts
+with a pause, and a run to warm up.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from tvm_quant.bench.systems import Load
 Prepare = Callable[[Path, Mapping[str, Array], int], Callable[[], object]]
 
 SLICE_MS = 100.0
+SETTLE_S = 0.3  # workers of TVM's pool yield 300,000 times before they sleep
 
 
 def latencies(
@@ -40,6 +43,8 @@ def latencies(
             name: stack.enter_context(turns_of(prepare, file, feed, threads))
             for name, (prepare, file) in systems.items()
         }
+        for turn in turns.values():
+            next(turn)  # a single run; all load at once
         for _ in range(rounds):
             for name, turn in turns.items():
                 times[name] += next(turn)
@@ -61,14 +66,13 @@ def turns_of(
     def turns() -> Iterator[list[float]]:
         count = 1
         while True:
+            time.sleep(SETTLE_S)
             ours.send(count)
             times: list[float] = ours.recv()
             count = max(1, int(SLICE_MS / max(float(np.median(times)), 1e-3)))
             yield times
 
-    slices = turns()
-    next(slices)  # loads, and warms up
-    yield slices
+    yield turns()
     ours.send(0)
     process.join()
 
@@ -79,9 +83,9 @@ def _serve(
     """What the process does: so many runs as it is told, until that is 0."""
     use_threads(threads)
     run = prepare(file, feed, threads)
-    run()
     while count := connection.recv():
         times = []
+        run()
         for _ in range(count):
             started = time.perf_counter()
             run()

@@ -11,7 +11,13 @@ from tvm_quant.bench.measure import Latency
 from tvm_quant.bench.plot import draw_speed
 from tvm_quant.bench.samples import Column, InMemory, Samples
 from tvm_quant.bench.speed import measure
-from tvm_quant.bench.speed_report import Speed, layer_sheets, ratios, speed_sheet
+from tvm_quant.bench.speed_report import (
+    Speed,
+    gain_sheets,
+    layer_sheets,
+    ratios,
+    speed_sheets,
+)
 from tvm_quant.bench.systems import SYSTEMS
 from tvm_quant.bench.zoo.builder import Builder
 from tvm_quant.errors import ConfigError
@@ -41,11 +47,12 @@ def test_ratios_are_of_medians_and_their_mean_is_geometric():
 
 def test_without_our_own_times_there_are_no_ratios():
     assert ratios([result("a", THEIRS, 3.0)]) == {}
-    assert speed_sheet([result("a", THEIRS, 3.0)]).rows[0][3:] == ["3.00 (3.00-3.00)", ""]
+    (sheet,) = speed_sheets([result("a", THEIRS, 3.0)])
+    assert sheet.rows[0][3:] == ["3.00 (3.00-3.00)", ""]
 
 
 def test_a_table_has_a_time_and_a_ratio_for_each_system():
-    sheet = speed_sheet(RESULTS)
+    (sheet,) = speed_sheets(RESULTS)
     heads = [f"{OURS} ms", "ratio", f"{THEIRS} ms", "ratio"]
     assert sheet.columns == ("<network", "int8 GOPS", "peak %", *heads)
     assert sheet.rows[0] == ["a", "", "", "2.00 (2.00-2.00)", "1.00", "3.00 (3.00-3.00)", "1.50"]
@@ -59,10 +66,30 @@ LAYERS = [
 ]
 
 
+def test_each_number_of_threads_has_a_table_and_the_others_their_gain():
+    faster = [
+        replace(one, threads=2, latency=Latency.of([ms]))
+        for one, ms in zip(RESULTS, (1.0, 2.0, 3.0, 4.0), strict=True)
+    ]
+    one, two = speed_sheets([*RESULTS, *faster])
+    assert (one.title, two.title) == ("1 thread", "2 threads")
+    assert two.rows[-1] == ["geometric mean", "", "", "", "1.00", "", "1.63"]
+    assert gain_sheets(RESULTS) == []
+    (gain,) = gain_sheets([*RESULTS, *faster])
+    assert gain.title == "Times as fast with 2 threads as with 1"
+    assert gain.columns == ("<network", OURS, THEIRS)
+    assert gain.rows == [
+        ["a", "2.00", "1.50"],
+        ["b", "0.33", "1.50"],
+        ["geometric mean", "0.82", "1.50"],
+    ]
+
+
 def test_operations_per_second_are_shown_beside_the_peak():
     ours = replace(result("a", OURS, 2.0), operations=80_000_000, peak_gops=160.0)
-    assert speed_sheet([ours]).rows[0][:3] == ["a", "40.0", "25"]
-    assert speed_sheet([replace(ours, peak_gops=None)]).rows[0][:3] == ["a", "40.0", ""]
+    unknown = replace(ours, peak_gops=None)
+    shown = [speed_sheets([one])[0].rows[0][:3] for one in (ours, unknown)]
+    assert shown == [["a", "40.0", "25"], ["a", "40.0", ""]]
 
 
 def test_layers_have_a_table_that_ends_with_the_sum_over_contractions():
@@ -97,7 +124,7 @@ def test_systems_run_in_processes_of_their_own(monkeypatch):
 
     monkeypatch.setattr(cases, "case", case)
     systems = [SYSTEMS[name] for name in (OURS, "tvm_quant float", THEIRS)]
-    results = measure("tiny", systems, threads=1, rounds=2, layers=True)
+    results = measure("tiny", systems, threads=[1], rounds=2, layers=True)
     assert [found.system for found in results] == [system.name for system in systems]
     assert all(0 < found.latency.p10 <= found.latency.p90 < 1000 for found in results)
     ours, *others = results
@@ -132,6 +159,7 @@ def test_an_interrupted_run_keeps_what_it_has_measured(monkeypatch, tmp_path):
     ("choose", "message"),
     [
         (lambda: speed._available("nothing*"), "no system matches 'nothing*'; there are tvm_quant"),
+        (lambda: speed._numbers("1,0"), "--threads takes numbers from 1 on, joined by commas, not"),
         (lambda: cases.networks(["nothing*"]), "no network matches ['nothing*']; there are zoo/"),
     ],
 )
