@@ -20,7 +20,7 @@ from tvm_quant.backend import Runner, host_target
 from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.measure import Scale, Subject
-from tvm_quant.bench.report import Sheet, number, publish
+from tvm_quant.bench.report import Sheet, number, save, stdout
 from tvm_quant.bench.samples import Array
 from tvm_quant.ir import io_signature
 
@@ -56,9 +56,15 @@ def builds(
 ) -> None:
     """Compare each int8 network with TVM's own build of it: accuracy, and every single output."""
     scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=0)
-    results = options.for_each(only, scale, lambda s: [compare(s, config)])
-    records = [dataclasses.asdict(result) for result in results]
-    publish(_sheet(results), records, json, markdown)
+    done: list[Builds] = []
+
+    def measure(subject: Subject) -> list[Builds]:
+        done.append(compare(subject, config))
+        # A long run may be cut short.
+        save([dataclasses.asdict(result) for result in done], json, markdown, _sheet(done))
+        return done[-1:]
+
+    stdout().print(_sheet(options.for_each(only, scale, measure)).rich())
 
 
 def compare(subject: Subject, name: str) -> Builds:
