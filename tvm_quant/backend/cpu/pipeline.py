@@ -11,6 +11,7 @@ from tvm_quant.backend.cpu.channels_last import ChannelsLast
 from tvm_quant.backend.cpu.decompose import DecomposeInference
 from tvm_quant.backend.cpu.fold import FoldCheapConstants
 from tvm_quant.backend.cpu.isa import isa_of
+from tvm_quant.backend.cpu.look_up import AnnotateLookUps, LowerLookUps
 from tvm_quant.backend.cpu.lower import LowerContractions
 from tvm_quant.backend.cpu.plan_memory import PlanMemory
 from tvm_quant.backend.cpu.round import RoundInRegisters
@@ -26,6 +27,8 @@ def cpu_pipeline(target: Target, *, tune: bool = False) -> tvm.transform.Pass:
         tune: whether to measure tiles; the target is this machine then.
     """
     isa = isa_of(target)
+    passes = generic.legalize_passes(target)
+    legalize, fuse = passes[:2], passes[2:]  # up to the patterns that FuseOps reads
     phases = [
         # Layout: one form of each operator, channels last
         DecomposeInference(),
@@ -35,9 +38,12 @@ def cpu_pipeline(target: Target, *, tune: bool = False) -> tvm.transform.Pass:
         FoldCheapConstants(),
         # Kernels: packed weights, then everything else as TVM lowers it
         LowerContractions(isa),
+        LowerLookUps(),
         RoundInRegisters(isa),
         *generic.library_dispatch_passes(target),
-        *generic.legalize_passes(target),
+        *legalize,
+        AnnotateLookUps(),
+        *fuse,
         relax.transform.DeadCodeElimination(),
         # Loops
         *([TuneContractions(Tuner(isa, target))] if tune else []),
