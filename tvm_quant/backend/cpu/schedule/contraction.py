@@ -107,11 +107,12 @@ def _find(sch: s_tir.Schedule) -> _Contraction | None:
     factors = find_factors(sch, sums[0])
     if factors is None:
         return None
-    if not list(sch.get_consumers(sums[0])):
+    spread = _spread(sch, sums[0])
+    if not list(sch.get_consumers(sums[0])) or sums[0] in spread:
         sch.cache_write(sums[0], 0, "global")
-    inline_injective(sch, keep=[])
+    inline_injective(sch, keep=spread)
     readers = list(sch.get_consumers(sums[0]))
-    if len(readers) != 1 or list(sch.get_consumers(readers[0])):
+    if len(readers) != 1 or (list(sch.get_consumers(readers[0])) and not spread):
         return None
     axes = _pixel_axes(sch, sums[0], readers[0])
     if axes is None:
@@ -125,6 +126,26 @@ def _find(sch: s_tir.Schedule) -> _Contraction | None:
         vectors=_channels_per_group(sch, sums[0], factors.data, channels) // factors.lanes,
         pixel_axes=axes,
     )
+
+
+def _spread(sch: s_tir.Schedule, total: SBlockRV) -> list[SBlockRV]:
+    """The block whose results more elements read than there are, if there is one after the sum.
+
+    A gate of one pixel multiplies all of an image: computed in their place, it would be again for
+    each. The blocks behind are kernels of their own.
+    """
+    block = total
+    while len(readers := list(sch.get_consumers(block))) == 1:
+        if _known_count(sch, readers[0]) > _known_count(sch, block):
+            return [block]
+        block = readers[0]
+    return []
+
+
+def _known_count(sch: s_tir.Schedule, block: SBlockRV) -> int:
+    """How many elements a block computes, for each of those along symbolic axes."""
+    kinds, extents = iter_kinds(sch, block), iter_extents(sch, block)
+    return math.prod(n or 1 for kind, n in zip(kinds, extents, strict=True) if kind == "S")
 
 
 def find_factors(sch: s_tir.Schedule, block: SBlockRV) -> Factors | None:

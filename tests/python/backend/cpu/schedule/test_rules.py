@@ -1,5 +1,6 @@
 """Which rule takes which function, by its structure and never by its names."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -83,6 +84,15 @@ def depthwise_by_rows():
     return te.create_prim_func([data, weight, total])
 
 
+def gated_image(between):
+    """A product of one row multiplies all pixels of an image, as it is or after `between`."""
+    *operands, total = packed_product_tensors(rows=1)
+    image = te.placeholder((5, 16), name="image")
+    gate = te.compute(total.shape, lambda *i: between(total(*i)), name="gate") if between else total
+    result = te.compute((5, 16), lambda i, c: image[i, c] * gate[0, c], name="gated")
+    return te.create_prim_func([*operands, image, result])
+
+
 def plain_product():
     a, b = te.placeholder((12, 6), name="a"), te.placeholder((6, 16), name="b")
     k = te.reduce_axis((0, 6), name="k")
@@ -124,6 +134,17 @@ def test_chunks_of_rows_are_those_with_which_least_is_read_again(channels, cache
     assert sch is not None
     task, *_ = sch.get_loops(root_blocks(sch)[0])
     assert loop_extent(sch, task) == chunks
+
+
+@pytest.mark.parametrize("between", [None, te.sigmoid], ids=["as it is", "through a function"])
+def test_a_gate_of_all_pixels_is_computed_once(between):
+    sch = schedule_contraction(gated_image(between), AVX2)
+    assert sch is not None
+    update = sch.get_sblock("contract_update")
+    assert math.prod(loop_extent(sch, loop) for loop in sch.get_loops(update)) == 6 * 16
+    pixels = root_blocks(sch)[-1]
+    assert math.prod(loop_extent(sch, loop) for loop in sch.get_loops(pixels)) == 5 * 16
+    assert "sigmoid" not in str(sch.get(pixels))
 
 
 def test_a_sum_that_two_blocks_read_is_no_contraction_of_ours():
