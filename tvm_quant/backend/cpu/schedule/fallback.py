@@ -57,7 +57,7 @@ def schedule_injective(sch: s_tir.Schedule, block: SBlockRV, isa: Isa) -> None:
     if is_elementwise(sch, block) and elements is not None:
         loops = [sch.fuse(*loops)]
     # What counts are the bytes that are moved.
-    work = None if elements is None else elements * bits // 32
+    work = None if elements is None else elements * bits // 16
     factor = vector_factor(loop_extent(sch, loops[-1]), lanes)
     if last is not None and last % factor:
         # Indices of a vector that crosses rows are divisions of each lane; those of a single

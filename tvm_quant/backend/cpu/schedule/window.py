@@ -150,7 +150,8 @@ def _schedule(sch: s_tir.Schedule, found: _Depthwise, epilogue: SBlockRV, isa: I
     )
     sch.reorder(*lead[:-1], strips, within, row_outer, channel_outer, row_inner, lane)
     task = sch.fuse(*lead[:-1], strips)
-    parallel_if_worth(sch, task, iteration_count(sch, total), lanes=isa.lanes)
+    # An instruction multiplies what belongs to a lane, not four of that.
+    parallel_if_worth(sch, task, iteration_count(sch, total), lanes=isa.lanes // 4)
     sch.compute_at(total, channel_outer, preserve_unit_loops=True)
     for block in sch.get_producers(total):
         sch.compute_at(block, task)

@@ -85,7 +85,8 @@ def _schedule(sch: s_tir.Schedule, factors: Factors, isa: Isa) -> None:
     task = sch.fuse(*lead, strip)
     few = (loop_extent(sch, task) or MIN_TASKS) < MIN_TASKS
     parallel = channels if few else task
-    parallel_if_worth(sch, parallel, iteration_count(sch, total), lanes=isa.lanes)
+    # The factors take as long as the products, each of which does the work of four.
+    parallel_if_worth(sch, parallel, iteration_count(sch, total), lanes=isa.lanes // 4)
     sch.compute_at(windows, vector, preserve_unit_loops=True)
     sch.compute_at(columns, vector, preserve_unit_loops=True)
     _result_loops(sch, columns, windows)
