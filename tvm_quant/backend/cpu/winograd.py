@@ -39,8 +39,10 @@ LARGEST_CODE = 256  # of 8-bit data, more than the magnitude of each
 
 # Costs in instructions on vectors, as measured on AVX2 and AVX-512.
 FAR_LOAD = 0.25  # of a vector of factors of filters, which no near cache holds
-MEMORY_LOAD = 3.0  # of one that no cache holds, for other layers took its place
-CACHED_BYTES = 2**21  # of factors of filters that some cache holds from one run to the next
+DISTANT_LOAD = 3.0  # of one from the last cache: other layers took its place in the others
+MEMORY_LOAD = 25.0  # of one that no cache holds
+NEAR_BYTES = 2**21  # of factors of filters that the second-level cache holds until the next run
+CACHED_BYTES = 6 * 2**20  # that some cache holds
 PEAK = 0.5  # of the best tile, as tiles count their cost
 WORTHWHILE = 1.05  # a direct convolution that takes only this much longer stays
 FACTORS_OF_A_STRIP = 128 * 1024  # that fit the second-level cache
@@ -283,7 +285,7 @@ def _best_strips(algorithm: Algorithm, isa: Isa, layer: _Layer) -> Plan | None:
     size, points = algorithm.outputs, algorithm.points
     high, wide = (-(-extent // size) for extent in layer.output)
     vectors_of_filters = points * layer.inputs * layer.vectors * layer.filter_bits // 32
-    from_memory = vectors_of_filters * isa.vector_bits // 8 > CACHED_BYTES
+    first_loads = vectors_of_filters * _first_load(vectors_of_filters * isa.vector_bits // 8)
 
     def cost(rows: int) -> float:
         _, relative = choose_tile(isa, rows=rows * wide, vectors=layer.vectors, padding=None)
@@ -291,7 +293,7 @@ def _best_strips(algorithm: Algorithm, isa: Isa, layer: _Layer) -> Plan | None:
         transform = algorithm.transform * layer.inputs / layer.filled
         window = layer.vectors * (steady * layer.inputs + algorithm.inverse) + transform
         windows = window * wide * rows * -(-high // rows)
-        return windows + (MEMORY_LOAD * vectors_of_filters if from_memory else 0)
+        return windows + first_loads
 
     costs = {
         rows: cost(rows)
@@ -301,6 +303,13 @@ def _best_strips(algorithm: Algorithm, isa: Isa, layer: _Layer) -> Plan | None:
     limit = WORTHWHILE * min(costs.values(), default=0)
     good = (Plan(algorithm=algorithm, rows=rows, cost=c) for rows, c in costs.items() if c <= limit)
     return next(good, None)
+
+
+def _first_load(filter_bytes: int) -> float:
+    """Cost of a vector of the factors of all filters, the first time in a run."""
+    if filter_bytes <= NEAR_BYTES:
+        return 0.0
+    return DISTANT_LOAD if filter_bytes <= CACHED_BYTES else MEMORY_LOAD
 
 
 def winograd(

@@ -284,3 +284,11 @@ def test_a_symbolic_batch(batch):
     data = networks.codes((batch, 16, 9, 9))
     (result,) = networks.run(builder.get(), data, target=AVX2)
     np.testing.assert_array_equal(result, plain_tvm.run(builder.get(), data)[0])
+
+
+@pytest.mark.parametrize("isa", ["avx2", "avx512vnni"])
+def test_factors_that_no_cache_holds_need_many_windows(isa):
+    """19 MB of them take longer to load than a direct convolution of 7x7 outputs."""
+    weight = np.ones((512, 512, 3, 3), "int8")
+    chosen = [is_winograd(lowered(ISA[isa], weight, size=size, padding=1)) for size in (7, 28)]
+    assert chosen == [False, True]
