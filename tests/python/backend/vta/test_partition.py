@@ -295,6 +295,47 @@ def test_rows_that_a_stride_leaves_out_are_left_out_beside_padded_columns():
     nets.assert_equal_everywhere(mod, after)
 
 
+def padding_alone(emit, x):
+    """A convolution of a plane of one pixel that reads the row above it."""
+    weight = nets.weights(4, int(x.ty.shape[1]), 1, 1)
+    return nets.convolution(emit, x, weight, range(4), strides=(2, 1), padding=(1, 0, 0, 0))
+
+
+def test_padding_alone_adds_nothing_to_a_residual():
+    """The residual is loaded before, into the memory that the padding would be in."""
+
+    def body(emit, x, y):
+        acc = nets.residual(emit, padding_alone(emit, x), y, [0, 8, 0, 8])
+        return emit(nets.scaled(acc, 8))
+
+    mod = nets.build(body, x=(1, 1, 1, 1), y=(1, 4, 1, 1))
+    after = partitioned(mod)
+    assert nets.operators(after) == [RUN]
+    nets.assert_equal_everywhere(mod, after)
+
+
+def pooled(emit, x):
+    return emit(R.nn.max_pool2d(x, (1, 1), (2, 1), padding=(1, 0, 0, 0)))
+
+
+def convolved(emit, x):
+    return emit(nets.scaled(padding_alone(emit, x), 1))
+
+
+@pytest.mark.parametrize("of_padding", [convolved, pooled], ids=lambda form: form.__name__)
+def test_a_layer_that_loads_nothing_stands_between_others(of_padding):
+    def body(emit, x):
+        before = emit(nets.scaled(nets.convolution(emit, x, nets.weights(4, 3, 1, 1), range(4)), 8))
+        between = of_padding(emit, before)
+        acc = nets.convolution(emit, between, nets.weights(4, 4, 1, 1), range(4))
+        return emit(nets.scaled(nets.residual(emit, acc, before, [4] * 4), 8))
+
+    mod = nets.build(body, x=(1, 3, 1, 1))
+    after = partitioned(mod)
+    assert nets.operators(after) == [RUN]
+    nets.assert_equal_everywhere(mod, after)
+
+
 @st.composite
 def layers(draw):
     """(body, shape of the input) of a random convolution."""

@@ -27,7 +27,6 @@ Array = npt.NDArray[Any]
 LONGEST_SHIFT = 15
 WEIGHT_SHIFT = 6
 LOWEST = -128
-MOST_PADDING = 15
 
 
 def compile_region(
@@ -141,6 +140,8 @@ class _Lowering:
 
     def _drain(self) -> None:
         """Wait for the stores of a layer, before the loads of the next."""
+        if self.barrier:  # the layer loaded nothing
+            self._nop(Memory.INP, Opcode.LOAD, **self._after_barrier())
         for _ in range(min(2, self.tiles)):
             self._nop(Memory.UOP, Opcode.LOAD, pop_next=1)
         self._nop(Memory.UOP, Opcode.LOAD, push_prev=1)
@@ -499,7 +500,10 @@ class _Lowering:
 
 @dataclass
 class _Window:
-    """What a tile reads of a plane: `rows` x `columns` with padding, part of it real."""
+    """What a tile reads of a plane: `rows` x `columns` with padding, part of it real.
+
+    `height` and `width` are 0 where nothing is real: not every VTA loads padding alone.
+    """
 
     rows: int
     columns: int
@@ -532,11 +536,7 @@ class _Window:
             befores.append(before)
             sizes.append(size)
         if min(sizes) <= 0:  # nothing but padding
-            befores, sizes = (
-                [min(extents[0], MOST_PADDING), min(extents[1] - 1, MOST_PADDING)],
-                [0, 1],
-            )
-            starts = [0, 0]
+            sizes = [0, 0]
         return cls(extents[0], extents[1], *starts, *befores, *sizes)
 
     def load(self, place: Place, sample: int, block: int, lanes: int) -> dict[str, int]:
@@ -614,7 +614,9 @@ class _Plan:
         return _blocks(self.output, tco, rows, columns, self.lanes)
 
     def steps(self, tile: _Block) -> list[list[int]]:
-        """Input blocks of each step."""
+        """Input blocks of each step: none where a tile reads nothing but padding, zeros."""
+        if not self.input_window(tile).height:
+            return []
         reads = self.reads[tile.first]
         tci = self.tile[3]
         return [reads[start : start + tci] for start in range(0, len(reads), tci)]

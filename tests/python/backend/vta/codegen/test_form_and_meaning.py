@@ -64,6 +64,8 @@ def stores(one):
         (loads(Memory.ACC), {"memory_type": 5}, "memory 5, which not every VTA loads"),
         (loads(Memory.WGT), {"x_pad_0": 1}, "pads WGT, which not every VTA does"),
         (loads(Memory.UOP), {"y_size": 2}, "2 rows of micro-ops"),
+        (loads(Memory.INP), {"y_size": 0}, "moves no rows, which not every VTA does"),
+        (stores, {"y_size": 0}, "moves no rows, which not every VTA does"),
         (stores, {"memory_type": 0}, "memory 0, padded: False; expected OUT"),
         (multiplies, {"uop_end": 2049}, "micro-ops .* to 2049, expected some of 2048"),
         (multiplies, {"iter_in": 0}, "loops of .* and 0, expected at least 1"),

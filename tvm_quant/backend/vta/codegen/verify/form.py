@@ -44,6 +44,8 @@ def _problems(program: Program, one: Instruction, extended: bool) -> Iterator[st
 def _of_move(one: Instruction, extended: bool) -> Iterator[str]:
     memory = one["memory_type"]
     padded = any(one[pad] for pad in PADS)
+    if one["x_size"] and not one["y_size"]:
+        yield "moves no rows, which not every VTA does"
     if one.opcode is Opcode.STORE:
         if memory != Memory.OUT or padded:
             yield f"memory {memory}, padded: {padded}; expected OUT without padding"

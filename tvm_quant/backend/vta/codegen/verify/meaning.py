@@ -97,7 +97,7 @@ class _Numbers:
     def execute(self, one: Instruction) -> None:
         """Do what an instruction does, to numbers."""
         if one.opcode in (Opcode.LOAD, Opcode.STORE):
-            if one["x_size"] and one["y_size"]:
+            if one["x_size"]:
                 self._store(one) if one.opcode is Opcode.STORE else self._load(one)
         elif one.opcode is Opcode.GEMM:
             self._gemm(one)
