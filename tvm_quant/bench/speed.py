@@ -79,7 +79,7 @@ def _save(
     """Keep what is known so far: a long run may be cut short."""
     records = [result.to_dict() for result in results]
     save(records, json, markdown, *_sheets(results))
-    shares = ratios(results[:1] and of_threads(results, results[0].threads))
+    shares = ratios(of_threads(results, results[0].threads))
     if plot is not None and shares:
         draw_speed(plot, shares)
 
