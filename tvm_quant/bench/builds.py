@@ -6,7 +6,6 @@ The integers of a network are settled; how they are computed must not change one
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -33,7 +32,6 @@ class Builds:
         samples: that both ran on.
         score, plain_score: points of the scheduled and of TVM's own build; None without labels.
         different: elements of all outputs that differ, of `elements`.
-        speedup: time of TVM's own build over that of the scheduled one.
     """
 
     workload: str
@@ -43,7 +41,6 @@ class Builds:
     plain_score: float | None
     different: int
     elements: int
-    speedup: float
 
 
 def builds(
@@ -71,11 +68,7 @@ def compare(subject: Subject, name: str) -> Builds:
     """Run all evaluation samples through both builds."""
     int8 = subject.quantize(subject.config(name))
     runner, build = Runner(int8), _PlainBuild(int8)
-    started = time.perf_counter()
-    ours = subject.outputs(runner)
-    between = time.perf_counter()
-    plain = subject.outputs(build)
-    seconds = between - started, time.perf_counter() - between
+    ours, plain = subject.outputs(runner), subject.outputs(build)
     metric, labels = subject.workload.metric, subject.evaluation.labels
     scores = [
         metric.score(outputs, labels) if metric and labels is not None else None
@@ -89,7 +82,6 @@ def compare(subject: Subject, name: str) -> Builds:
         plain_score=scores[1],
         different=sum(int(np.count_nonzero(a != b)) for a, b in zip(ours, plain, strict=True)),
         elements=sum(output.size for output in ours),
-        speedup=seconds[1] / seconds[0],
     )
 
 
@@ -117,7 +109,6 @@ def _sheet(results: list[Builds]) -> Sheet:
             "TVM's build",
             "elements",
             "different",
-            "times as fast",
         ),
         rows=[
             [
@@ -128,7 +119,6 @@ def _sheet(results: list[Builds]) -> Sheet:
                 number(result.plain_score, 2),
                 str(result.elements),
                 str(result.different),
-                number(result.speedup, 1),
             ]
             for result in results
         ],
