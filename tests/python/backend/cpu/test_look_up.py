@@ -31,7 +31,8 @@ def test_codes_are_replaced_by_what_the_table_has(target, dtype):
     table, x = table_of(dtype), networks.codes(SHAPE)
     mod = plain_tvm.build(lambda _, x: look_up(table, R.astype(x, "int32")), x=("uint8", *SHAPE))
     (found,) = networks.run(mod, x, target=target)
-    np.testing.assert_array_equal(found, table[x], strict=True)
+    assert found.dtype == table.dtype
+    np.testing.assert_array_equal(found, table[x])
 
 
 @pytest.mark.parametrize("count", [1, 100, 1000])
@@ -40,7 +41,8 @@ def test_what_leaves_the_table_is_clipped(count):
     x = np.int32([-(2**31), -1, 0, count - 1, count, 2**31 - 1])
     mod = plain_tvm.build(lambda _, x: look_up(table, x), x=("int32", *x.shape))
     (found,) = networks.run(mod, x)
-    np.testing.assert_array_equal(found, table[np.clip(x, 0, count - 1)], strict=True)
+    assert found.dtype == table.dtype
+    np.testing.assert_array_equal(found, table[np.clip(x, 0, count - 1)])
 
 
 def test_the_kernel_that_computes_the_indices_takes_the_look_up_in():
