@@ -113,7 +113,7 @@ def compare(subject: Subject, name: str, layer_samples: int) -> Agreement:
     batches = islice(subject.evaluation.batches(subject.batch), layer_samples)
     mode = config.requantize or hardware_row(config.hardware).requantize
     reference = subject.float_outputs
-    outputs = [subject.outputs(Runner(mod)) for mod in (simulated, integers)]
+    outputs = [subject.outputs(Runner(mod).run) for mod in (simulated, integers)]
     noise = [
         [sqnr_db(a, b) for a, b in zip(reference, quantized, strict=True)] for quantized in outputs
     ]

@@ -6,7 +6,7 @@ The integers of a network are settled; how they are computed must not change one
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -53,22 +53,19 @@ def builds(
 ) -> None:
     """Compare each int8 network with TVM's own build of it: accuracy, and every single output."""
     scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=0)
-    done: list[Builds] = []
 
-    def measure(subject: Subject) -> list[Builds]:
-        done.append(compare(subject, config))
-        # A long run may be cut short.
-        save([dataclasses.asdict(result) for result in done], json, markdown, _sheet(done))
-        return done[-1:]
+    def keep(done: Sequence[Builds]) -> None:
+        save([dataclasses.asdict(one) for one in done], json, markdown, _sheet(done))
 
-    stdout().print(_sheet(options.for_each(only, scale, measure)).rich())
+    found = options.for_each(only, scale, lambda subject: [compare(subject, config)], keep)
+    stdout().print(_sheet(found).rich())
 
 
 def compare(subject: Subject, name: str) -> Builds:
     """Run all evaluation samples through both builds."""
     int8 = subject.quantize(subject.config(name))
     runner, build = Runner(int8), _PlainBuild(int8)
-    ours, plain = subject.outputs(runner), subject.outputs(build)
+    ours, plain = subject.outputs(runner.run), subject.outputs(build.run)
     metric, labels = subject.workload.metric, subject.evaluation.labels
     scores = [
         metric.score(outputs, labels) if metric and labels is not None else None

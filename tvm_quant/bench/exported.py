@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,9 +20,9 @@ from tvm_quant.backend import Runner
 from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
 from tvm_quant.bench.measure import Scale, Subject
-from tvm_quant.bench.peers import Run, onnxruntime_load
 from tvm_quant.bench.report import Sheet, number, publish
 from tvm_quant.bench.samples import Array
+from tvm_quant.bench.tools import onnxruntime_load
 from tvm_quant.export import export_qdq
 
 
@@ -66,13 +65,12 @@ def compare(subject: Subject, name: str) -> Exported:
     """Run all evaluation samples through the three."""
     config = subject.config(name)
     simulated = subject.quantize(dataclasses.replace(config, simulate=True))
-    ours = subject.outputs(Runner(subject.quantize(config)))
+    ours = subject.outputs(Runner(subject.quantize(config)).run)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         export_qdq(simulated, path)
         theirs = [
-            subject.outputs(_Session(onnxruntime_load(path, integers=integers)))
-            for integers in (False, True)
+            subject.outputs(onnxruntime_load(path, integers=integers)) for integers in (False, True)
         ]
     labels, metric = subject.evaluation.labels, subject.workload.metric
     scores = [
@@ -90,15 +88,6 @@ def compare(subject: Subject, name: str) -> Exported:
         agree=agree[0],
         integer_agree=agree[1],
     )
-
-
-@dataclass(frozen=True)
-class _Session:
-    function: Run
-
-    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """Results of one execution."""
-        return self.function(inputs)
 
 
 def _classes(outputs: list[Array]) -> Array:

@@ -21,9 +21,9 @@ import typer
 from tvm_quant.backend import Runner
 from tvm_quant.bench import options
 from tvm_quant.bench.measure import Latency
-from tvm_quant.bench.peers import onnxruntime_session
 from tvm_quant.bench.report import Sheet, latency, number, publish, stderr
 from tvm_quant.bench.samples import Array
+from tvm_quant.bench.tools import onnxruntime_session
 from tvm_quant.bench.turns import latencies
 from tvm_quant.errors import ConfigError
 from tvm_quant.frontend import load

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tvm
@@ -28,7 +28,7 @@ from tvm_quant.backend import Runner
 from tvm_quant.bench.configs import config_of
 from tvm_quant.bench.metrics import agreement
 from tvm_quant.bench.places import Places
-from tvm_quant.bench.samples import Array, Samples
+from tvm_quant.bench.samples import Array, Run, Samples
 from tvm_quant.bench.workloads import Workload
 from tvm_quant.config import BiasCorrection, QuantizeConfig, WeightRounding
 from tvm_quant.dataset import CheckedDataset, as_dataset
@@ -122,8 +122,8 @@ class Result:
     profile_s: float
     quantize_s: float
     compile_s: float
-    float_ms: Latency | None
-    int8_ms: Latency | None
+    float_ms: Latency | None = None
+    int8_ms: Latency | None = None
     batch: int
 
     @property
@@ -136,13 +136,6 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return dataclasses.asdict(self)
-
-
-class Runs(Protocol):
-    """Something that runs a network on batches, as `Runner` does."""
-
-    def run(self, inputs: Mapping[str, Array], /) -> list[Array]:
-        """Its outputs."""
 
 
 class Subject:
@@ -202,11 +195,11 @@ class Subject:
     @cached_property
     def float_outputs(self) -> list[Array]:
         """Each output for all evaluation samples, along axis 0."""
-        return self.outputs(self.float_runner)
+        return self.outputs(self.float_runner.run)
 
-    def outputs(self, runner: Runs) -> list[Array]:
-        """Each output of a module for all evaluation samples, along axis 0."""
-        runs = [runner.run(batch) for batch in self.evaluation.batches(self.batch)]
+    def outputs(self, run: Run) -> list[Array]:
+        """Each output for all evaluation samples, along axis 0."""
+        runs = [run(batch) for batch in self.evaluation.batches(self.batch)]
         return [
             np.concatenate(column)[: len(self.evaluation)] for column in zip(*runs, strict=True)
         ]
@@ -233,7 +226,13 @@ class Subject:
             )
 
     def measure(self, name: str) -> Result:
-        """Quantize with a configuration and compare with float."""
+        """Quantize with a configuration and compare with float, in time as well."""
+        runner, result = self.build(name)
+        float_ms, int8_ms = self._latencies(runner)
+        return dataclasses.replace(result, float_ms=float_ms, int8_ms=int8_ms)
+
+    def build(self, name: str) -> tuple[Runner, Result]:
+        """Quantize with a configuration and compare its outputs with those of float."""
         config = self.config(name)
         profile_s = self._profile(config)
         started = time.perf_counter()
@@ -242,17 +241,15 @@ class Subject:
         started = time.perf_counter()
         runner = Runner(int8)
         compile_s = time.perf_counter() - started
-        float_ms, int8_ms = self._latencies(runner)
-        return self.compare(
+        result = self.compare(
             name,
-            self.outputs(runner),
+            self.outputs(runner.run),
             int8_bytes=constant_bytes(int8),
             profile_s=profile_s,
             quantize_s=quantize_s,
             compile_s=compile_s,
-            float_ms=float_ms,
-            int8_ms=int8_ms,
         )
+        return runner, result
 
     def compare(self, config: str, outputs: list[Array], **costs: Any) -> Result:
         """What `outputs` are worth against float; `costs` are the other fields of the result."""

@@ -61,9 +61,15 @@ def select(patterns: Sequence[str] | None) -> list[Workload]:
 
 
 def for_each(
-    patterns: Sequence[str] | None, scale: Scale, work: Callable[[Subject], Sequence[T]]
+    patterns: Sequence[str] | None,
+    scale: Scale,
+    work: Callable[[Subject], Sequence[T]],
+    keep: Callable[[Sequence[T]], None] | None = None,
 ) -> list[T]:
-    """Do something with each selected network; one that fails is reported and left out."""
+    """Do something with each selected network; one that fails is reported and left out.
+
+    A long run may be cut short: after each network, `keep` is given all results so far.
+    """
     places, console = Places.default(), stderr()
     results: list[T] = []
     for row in select(patterns):
@@ -74,5 +80,7 @@ def for_each(
         except TvmQuantError as error:
             console.print(f"[yellow]skipped[/] {row.name}: {error}", markup=True)
             continue
+        if keep is not None:
+            keep(results)
         console.print(f"{row.name}: measured in {time.perf_counter() - started:.0f} s")
     return results

@@ -96,13 +96,11 @@ def points(subject: Subject, budgets: list[float], widths: list[int]) -> Iterato
             runner = Runner(module)
             result = subject.compare(
                 f"{budget:.0%}",
-                subject.outputs(runner),
+                subject.outputs(runner.run),
                 int8_bytes=constant_bytes(module),
                 profile_s=0.0,
                 quantize_s=quantize_s,
                 compile_s=time.perf_counter() - started,
-                float_ms=None,
-                int8_ms=None,
             )
             yield Point(budget=budget, found=found, result=result, search_s=search_s)
 

@@ -2,275 +2,120 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import functools
 import importlib.util
-import logging
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
 from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT
-from tvm_quant.bench.measure import Latency, Result, Scale, Subject
+from tvm_quant.bench.measure import Result, Scale, Subject
 from tvm_quant.bench.places import UnavailableError
-from tvm_quant.bench.report import publish, results_sheet, stderr
-from tvm_quant.bench.samples import Array, Samples
+from tvm_quant.bench.report import results_sheet, save, stderr, stdout
+from tvm_quant.bench.systems import Load, load_runner, save_runner
+from tvm_quant.bench.tools import TOOLS, Tool
+from tvm_quant.bench.turns import latencies, whole_calls
 
-Feed = Mapping[str, Array]
-Run = Callable[[Feed], list[Array]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Peer:
-    """Another tool, with the settings that its authors advise for CPUs.
-
-    Attributes:
-        name: as results show it.
-        packages: modules that it needs.
-        quantize: from (model file, calibration samples, batch, folder to work in) to the file.
-        load: from a quantized file and a number of threads (1 by default) to what runs it.
-    """
-
-    name: str
-    packages: tuple[str, ...]
-    quantize: Callable[[Path, Samples, int, Path], Path]
-    load: Callable[..., Run]
-
-    def measure(self, subject: Subject) -> Result:
-        """Quantize and compare with float.
-
-        Raises:
-            UnavailableError: a package is missing, or the tool fails on this network.
-        """
-        missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
-        if missing:
-            raise UnavailableError(f"{self.name} needs: pip install {' '.join(missing)}")
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                return self._measure(subject, Path(folder))
-            except Exception as error:  # whatever a foreign tool raises
-                raise UnavailableError(
-                    f"{self.name} fails: {type(error).__name__}: {error}"
-                ) from error
-
-    def _measure(self, subject: Subject, folder: Path) -> Result:
-        model = subject.workload.model(subject.places)
-        started = time.perf_counter()
-        file = self.quantize(model, subject.calibration, subject.batch, folder)
-        quantize_s = time.perf_counter() - started
-        run = self.load(file)
-        runs = [run(batch) for batch in subject.evaluation.batches(subject.batch)]
-        count = len(subject.evaluation)
-        outputs = [np.concatenate(column)[:count] for column in zip(*runs, strict=True)]
-        batch = next(subject.evaluation.batches(subject.batch))
-        return subject.compare(
-            self.name,
-            outputs,
-            int8_bytes=sum(path.stat().st_size for path in _files(file)),
-            profile_s=0.0,
-            quantize_s=quantize_s,
-            compile_s=0.0,
-            float_ms=None,
-            int8_ms=_latency(run, batch, subject.scale.latency_rounds),
-        )
-
-
-PER_CHANNEL_OPSET = 13
-
-# ONNX Runtime -------------------------------------------------------------------
-
-
-def _onnxruntime_quantize(model: Path, samples: Samples, batch: int, folder: Path) -> Path:
-    return onnxruntime_static(onnxruntime_prepared(model, folder), samples, batch, folder)
-
-
-def onnxruntime_prepared(model: Path, folder: Path) -> Path:
-    """The model with shapes, in an opset that knows scales per channel."""
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    prepared = folder / "prepared.onnx"
-    quant_pre_process(str(_modern(model, folder)), str(prepared))
-    return prepared
-
-
-def onnxruntime_static(prepared: Path, samples: Samples, batch: int, folder: Path) -> Path:
-    """Static quantization to QDQ: uint8 activations, int8 weights per channel, min-max."""
-    import onnxruntime.quantization as ort
-
-    class Reader(ort.CalibrationDataReader):
-        def __init__(self) -> None:
-            self.batches = samples.batches(batch)
-
-        def get_next(self) -> Feed | None:
-            return next(self.batches, None)
-
-    target = folder / "int8.onnx"
-    ort.quantize_static(
-        str(prepared),
-        str(target),
-        Reader(),
-        quant_format=ort.QuantFormat.QDQ,
-        per_channel=True,
-        activation_type=ort.QuantType.QUInt8,
-        weight_type=ort.QuantType.QInt8,
-        calibrate_method=ort.CalibrationMethod.MinMax,
-        extra_options={"WeightSymmetric": True},
-    )
-    return target
-
-
-def _modern(model: Path, folder: Path) -> Path:
-    """The model in an opset that knows scales per channel."""
-    import onnx
-    from onnx import version_converter
-
-    proto = onnx.load(model)
-    opset = next(entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
-    if opset >= PER_CHANNEL_OPSET:
-        return model
-    target = folder / "modern.onnx"
-    onnx.save(version_converter.convert_version(proto, PER_CHANNEL_OPSET), target)
-    return target
-
-
-def onnxruntime_load(file: Path, threads: int = 1, *, integers: bool = True) -> Run:
-    """Run with ONNX Runtime; see `onnxruntime_session`."""
-    session = onnxruntime_session(file, threads, integers=integers)
-    return lambda feed: [np.asarray(value) for value in session.run(None, dict(feed))]
-
-
-def onnxruntime_session(file: Path, threads: int = 1, *, integers: bool = True) -> Any:
-    """A file, ready to run on the CPU.
-
-    Without VNNI its integer kernels add pairs of products in 16 bits that saturate. Without
-    integers, the quantized network runs as written, in float, and shows what VNNI would compute.
-    """
-    import onnxruntime
-
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 3
-    if not integers:
-        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
-    return onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
-
-
-# NNCF on OpenVINO ---------------------------------------------------------------
-
-
-def _nncf_quantize(*, fast: bool) -> Callable[[Path, Samples, int, Path], Path]:
-    def quantize(model: Path, samples: Samples, batch: int, folder: Path) -> Path:
-        import nncf
-        import openvino
-
-        nncf.set_log_level(logging.ERROR)
-        # convert_model folds what read_model leaves open; NNCF finds no biases otherwise.
-        quantized = nncf.quantize(
-            openvino.convert_model(str(model)),
-            nncf.Dataset(list(samples.batches(batch))),
-            subset_size=-(-len(samples) // batch),
-            target_device=nncf.TargetDevice.CPU,
-            preset=nncf.QuantizationPreset.MIXED,
-            fast_bias_correction=fast,
-        )
-        target = folder / "int8.xml"
-        openvino.save_model(quantized, str(target), compress_to_fp16=False)
-        return target
-
-    return quantize
-
-
-def openvino_load(file: Path, threads: int = 1) -> Run:
-    """Run with OpenVINO, in the precision of the file."""
-    import openvino
-
-    core = openvino.Core()
-    settings: dict[str, Any] = {
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-    }
-    compiled = core.compile_model(core.read_model(str(file)), "CPU", settings)
-    request = compiled.create_infer_request()
-
-    def run(feed: Feed) -> list[Array]:
-        result = request.infer(dict(feed), share_inputs=True)
-        return [np.array(result[port]) for port in compiled.outputs]
-
-    return run
-
-
-_ROWS = (
-    Peer(
-        name="onnxruntime",
-        packages=("onnxruntime", "onnx"),
-        quantize=_onnxruntime_quantize,
-        load=onnxruntime_load,
-    ),
-    Peer(
-        name="onnxruntime as written",
-        packages=("onnxruntime", "onnx"),
-        quantize=_onnxruntime_quantize,
-        load=functools.partial(onnxruntime_load, integers=False),
-    ),
-    Peer(
-        name="nncf fast",
-        packages=("nncf", "openvino"),
-        quantize=_nncf_quantize(fast=True),
-        load=openvino_load,
-    ),
-    Peer(
-        name="nncf full",
-        packages=("nncf", "openvino"),
-        quantize=_nncf_quantize(fast=False),
-        load=openvino_load,
-    ),
-)
-PEERS: dict[str, Peer] = {row.name: row for row in _ROWS}
-
-
-# The command --------------------------------------------------------------------
+FLOAT = "float"
 
 
 def peers(
     only: options.Only = None,
     configs: options.Configs = DEFAULT,
-    tools: Annotated[str, typer.Option(help=f"Of {', '.join(PEERS)}: patterns.")] = "*",
+    tools: Annotated[str, typer.Option(help=f"Of {', '.join(TOOLS)}: patterns.")] = "*",
     evaluation: options.Evaluation = None,
     calibration: options.Calibration = options.DEFAULT_CALIBRATION,
-    rounds: options.Rounds = 20,
+    rounds: Annotated[int, typer.Option(min=0, help="Turns of each; 0 times nothing.")] = 20,
     json: options.Json = None,
     markdown: options.Markdown = None,
 ) -> None:
     """Compare with ONNX Runtime and NNCF/OpenVINO, where they are installed."""
     scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=rounds)
+    chosen = [
+        tool
+        for tool in TOOLS.values()
+        if any(fnmatch.fnmatchcase(tool.name, pattern) for pattern in tools.split(","))
+    ]
+    names = [name for name in configs.split(",") if name != "none"]
 
-    def measure(subject: Subject) -> list[Result]:
-        results = [subject.measure(name) for name in configs.split(",") if name != "none"]
-        for peer in PEERS.values():
-            if any(fnmatch.fnmatchcase(peer.name, tool) for tool in tools.split(",")):
-                results += _tried(peer, subject)
-        return results
+    def keep(done: Sequence[Result]) -> None:
+        save([result.to_dict() for result in done], json, markdown, results_sheet(done))
 
-    results = options.for_each(only, scale, measure)
-    records = [result.to_dict() for result in results]
-    publish(results_sheet(results), records, json, markdown)
+    found = options.for_each(only, scale, lambda subject: compare(subject, names, chosen), keep)
+    stdout().print(results_sheet(found).rich())
 
 
-def _tried(peer: Peer, subject: Subject) -> list[Result]:
+def compare(subject: Subject, configs: Sequence[str], tools: Sequence[Tool]) -> list[Result]:
+    """Configurations and tools on one network, their latencies measured in turns.
+
+    A tool that is not installed, or that fails on the network, is reported and left out.
+    """
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
+        built = [_quantized(subject, name, folder) for name in configs]
+        built += _through(subject, tools, folder)
+        return _timed(subject, built, folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Built:
+    """A quantized network: what it is worth, and the file that another process can run."""
+
+    result: Result
+    file: Path
+    load: Load
+
+
+def _quantized(subject: Subject, config: str, folder: Path) -> _Built:
+    runner, result = subject.build(config)
+    file = save_runner(runner, folder / f"{config}.pickle")
+    return _Built(result=result, file=file, load=load_runner)
+
+
+def _through(subject: Subject, tools: Sequence[Tool], folder: Path) -> Iterator[_Built]:
+    for tool in tools:
+        place = folder / tool.name
+        place.mkdir()
+        try:
+            yield through(tool, subject, place)
+        except UnavailableError as error:
+            stderr().print(f"[yellow]skipped[/] {subject.workload.name}: {error}")
+
+
+def through(tool: Tool, subject: Subject, folder: Path) -> _Built:
+    """Quantize with another tool, in a folder, and compare with float.
+
+    Raises:
+        UnavailableError: a package is missing, or the tool fails on this network.
+    """
+    missing = [name for name in tool.packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnavailableError(f"{tool.name} needs: pip install {' '.join(missing)}")
     try:
-        return [peer.measure(subject)]
-    except UnavailableError as error:
-        stderr().print(f"[yellow]skipped[/] {subject.workload.name}: {error}")
-        return []
+        model = subject.workload.model(subject.places)
+        started = time.perf_counter()
+        file = tool.quantize(model, subject.calibration, subject.batch, folder)
+        quantize_s = time.perf_counter() - started
+        outputs = subject.outputs(tool.load(file))
+    except Exception as error:  # whatever a foreign tool raises
+        raise UnavailableError(f"{tool.name} fails: {type(error).__name__}: {error}") from error
+    result = subject.compare(
+        tool.name,
+        outputs,
+        int8_bytes=sum(path.stat().st_size for path in _files(file)),
+        profile_s=0.0,
+        quantize_s=quantize_s,
+        compile_s=0.0,
+    )
+    return _Built(result=result, file=file, load=tool.load)
 
 
 def _files(file: Path) -> list[Path]:
@@ -278,12 +123,19 @@ def _files(file: Path) -> list[Path]:
     return [path for path in (file, file.with_suffix(".bin")) if path.exists()]
 
 
-def _latency(run: Run, batch: Feed, rounds: int) -> Latency | None:
-    if not rounds:
-        return None
-    times = []
-    for _ in range(rounds + 3):
-        started = time.perf_counter()
-        run(batch)
-        times.append((time.perf_counter() - started) * 1e3)
-    return Latency.of(times[3:])
+def _timed(subject: Subject, built: Sequence[_Built], folder: Path) -> list[Result]:
+    """The results with the latencies of one batch on one thread; our float takes turns as well."""
+    if not subject.scale.latency_rounds:
+        return [one.result for one in built]
+    runs = {one.result.config: (one.load, one.file) for one in built}
+    runs[FLOAT] = load_runner, save_runner(subject.float_runner, folder / "float.pickle")
+    found = latencies(
+        {name: (functools.partial(whole_calls, load), file) for name, (load, file) in runs.items()},
+        next(subject.evaluation.batches(subject.batch)),
+        threads=1,
+        rounds=subject.scale.latency_rounds,
+    )
+    return [
+        dataclasses.replace(one.result, float_ms=found[FLOAT], int8_ms=found[one.result.config])
+        for one in built
+    ]

@@ -20,10 +20,10 @@ from tvm_quant import frontend
 from tvm_quant.bench import cases, options
 from tvm_quant.bench.measure import quiet
 from tvm_quant.bench.memory import peak_bytes
-from tvm_quant.bench.peers import onnxruntime_prepared, onnxruntime_static
 from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.bench.report import Sheet, number, publish, stderr
 from tvm_quant.bench.samples import Samples
+from tvm_quant.bench.tools import onnxruntime_prepared, onnxruntime_static
 from tvm_quant.config import BiasCorrection, QuantizeConfig, WeightRounding
 from tvm_quant.dataset import as_dataset
 from tvm_quant.quantize import data_inputs, pipeline

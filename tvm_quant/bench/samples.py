@@ -12,6 +12,12 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+Feed = Mapping[str, Array]
+"""One batch: {input: values}."""
+
+Run = Callable[[Feed], list[Array]]
+"""Something that runs a network on one batch."""
+
 
 class Stored(Protocol):
     """Raw values of all samples along axis 0."""

@@ -18,8 +18,8 @@ import tvm
 from tvm_quant.backend import Runner, host_target
 from tvm_quant.backend.cpu import isa_of
 from tvm_quant.bench.measure import quiet
-from tvm_quant.bench.peers import PEERS, Run, openvino_load
-from tvm_quant.bench.samples import Samples
+from tvm_quant.bench.samples import Run, Samples
+from tvm_quant.bench.tools import TOOLS, openvino_load
 from tvm_quant.config import QuantizeConfig
 from tvm_quant.frontend import load
 from tvm_quant.quantize import quantize
@@ -59,12 +59,17 @@ def _ours(model: Path, samples: Samples, folder: Path, *, integers: bool) -> Pat
             (folder / MODULE).write_bytes(pickle.dumps(mod))
         else:
             mod = tvm.transform.Sequential([Prepare(params)])(mod)
-    file = folder / f"tvm_quant_{integers}.pickle"
-    file.write_bytes(pickle.dumps(Runner(mod)))
+    return save_runner(Runner(mod), folder / f"tvm_quant_{integers}.pickle")
+
+
+def save_runner(runner: Runner, file: Path) -> Path:
+    """Write a compiled network to a file for `load_runner`."""
+    file.write_bytes(pickle.dumps(runner))
     return file
 
 
-def _load_ours(file: Path, _threads: int) -> Run:
+def load_runner(file: Path, _threads: int) -> Run:
+    """Run a compiled network."""
     runner: Runner = pickle.loads(file.read_bytes())
     return runner.run
 
@@ -76,7 +81,7 @@ def _as_it_is(model: Path, _samples: Samples, _folder: Path) -> Path:
 def _qdq(model: Path, samples: Samples, folder: Path) -> Path:
     """ONNX Runtime's file, made once for all systems that read it."""
     file = folder / "int8.onnx"
-    return file if file.exists() else PEERS["onnxruntime"].quantize(model, samples, 1, folder)
+    return file if file.exists() else TOOLS["onnxruntime"].quantize(model, samples, 1, folder)
 
 
 _ROWS = (
@@ -84,25 +89,25 @@ _ROWS = (
         name="tvm_quant int8",
         packages=(),
         prepare=functools.partial(_ours, integers=True),
-        load=_load_ours,
+        load=load_runner,
     ),
     System(
         name="tvm_quant float",
         packages=(),
         prepare=functools.partial(_ours, integers=False),
-        load=_load_ours,
+        load=load_runner,
     ),
     System(
         name="onnxruntime int8",
         packages=("onnxruntime",),
         prepare=_qdq,
-        load=PEERS["onnxruntime"].load,
+        load=TOOLS["onnxruntime"].load,
     ),
     System(
         name="onnxruntime float",
         packages=("onnxruntime",),
         prepare=_as_it_is,
-        load=PEERS["onnxruntime"].load,
+        load=TOOLS["onnxruntime"].load,
     ),
     System(
         name="openvino int8",

@@ -115,7 +115,7 @@ def measure(name: str, scale: Scale) -> Covered:
         metric.score(outputs, labels)
         for outputs in (
             subject.float_outputs,
-            *(subject.outputs(Runner(module)) for module in (ours, old)),
+            *(subject.outputs(Runner(module).run) for module in (ours, old)),
         )
     ]
     return dataclasses.replace(

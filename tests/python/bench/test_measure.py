@@ -5,8 +5,9 @@ from tvm_quant.bench.agreement import compare as compare_with_simulation
 from tvm_quant.bench.builds import compare as compare_builds
 from tvm_quant.bench.measure import constant_bytes
 from tvm_quant.bench.memory import measure, peak_bytes
-from tvm_quant.bench.peers import PEERS
+from tvm_quant.bench.peers import compare as compare_with_tools
 from tvm_quant.bench.processes import fresh_processes
+from tvm_quant.bench.tools import TOOLS, Tool
 from tvm_quant.bench.workers import compare as compare_workers
 
 
@@ -66,6 +67,24 @@ def test_the_memory_of_a_quantization_is_measured_in_a_process_of_its_own(shared
 
 def test_onnx_runtime_measures_the_same_samples(subject):
     pytest.importorskip("onnxruntime")
-    result = PEERS["onnxruntime as written"].measure(subject)
-    assert result.samples == 10
-    assert result.sqnr_db[0] > 25
+    ours, theirs = compare_with_tools(subject, ["default"], [TOOLS["onnxruntime as written"]])
+    assert (ours.config, theirs.config) == ("default", "onnxruntime as written")
+    assert ours.samples == theirs.samples == 10
+    assert theirs.sqnr_db[0] > 25
+    assert ours.float_ms == theirs.float_ms
+    assert all(0 < one.int8_ms.p10 <= one.int8_ms.p90 < 1000 for one in (ours, theirs))
+
+
+def test_a_tool_that_is_missing_or_fails_is_reported_and_left_out(subject, capsys):
+    def fail(*_args):
+        raise RuntimeError("no such layer")
+
+    missing = Tool(name="missing", packages=("no_such_package",), quantize=fail, load=fail)
+    failing = Tool(name="failing", packages=(), quantize=fail, load=fail)
+    (ours,) = compare_with_tools(subject, ["minmax"], [missing, failing])
+    assert ours.config == "minmax"
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "skipped tiny: missing needs: pip install no_such_package",
+        "skipped tiny: failing fails: RuntimeError: no such layer",
+    ]
