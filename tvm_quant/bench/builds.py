@@ -96,7 +96,7 @@ class _PlainBuild:
         return [field.numpy() for field in fields]
 
 
-def _sheet(results: list[Builds]) -> Sheet:
+def _sheet(results: Sequence[Builds]) -> Sheet:
     return Sheet(
         columns=(
             "<network",
