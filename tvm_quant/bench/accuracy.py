@@ -8,6 +8,7 @@ from tvm_quant.bench import options
 from tvm_quant.bench.configs import DEFAULT, TABLE
 from tvm_quant.bench.measure import Result, Scale, Subject
 from tvm_quant.bench.report import results_sheet, save, stdout
+from tvm_quant.lists import listed
 
 
 def accuracy(
@@ -21,7 +22,7 @@ def accuracy(
 ) -> None:
     """Compare each network in int8 with itself in float: accuracy, noise, size, latency."""
     scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=rounds)
-    _run(only, configs.split(","), scale, json, markdown)
+    _run(only, listed("--configs", configs, str), scale, json, markdown)
 
 
 def table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tvm_quant.bench.places import Places
 from tvm_quant.bench.samples import Column, InMemory, Samples
 from tvm_quant.bench.workloads import WORKLOADS
 from tvm_quant.bench.zoo import ZOO
-from tvm_quant.errors import ConfigError
+from tvm_quant.lists import matching
 
 IN_ZOO = "zoo/"
 
@@ -22,14 +21,11 @@ def networks(patterns: Sequence[str] | None) -> list[str]:
     """The names that match one of the patterns, all of them without.
 
     Raises:
-        ConfigError: nothing matches.
+        ConfigError: a pattern matches nothing.
     """
     known = [f"{IN_ZOO}{name}" for name in ZOO]
     known += [name for name in WORKLOADS if not name.startswith("edge/")]
-    found = [n for n in known if any(fnmatch.fnmatchcase(n, p) for p in patterns or ["*"])]
-    if not found:
-        raise ConfigError(f"no network matches {patterns}; there are {', '.join(known)}")
-    return found
+    return matching(patterns or ["*"], known)
 
 
 def case(name: str, folder: Path, samples: int) -> tuple[Path, Samples]:

@@ -8,11 +8,10 @@ accuracy.
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +31,9 @@ from tvm_quant.bench.measure import Latency, quiet
 from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.bench.report import Sheet, latency, number, publish, stderr
 from tvm_quant.bench.samples import Array
-from tvm_quant.errors import BackendError, ConfigError
+from tvm_quant.errors import BackendError
 from tvm_quant.frontend.base import missing_extra
+from tvm_quant.lists import matching
 from tvm_quant.quantize import quantize
 from tvm_quant.report import sqnr_db
 from tvm_quant.transform import Prepare
@@ -93,7 +93,7 @@ def mxnet_zoo(
     Raises:
         BackendError: a network computes something else than MXNet, after all were measured.
     """
-    names, console = _select(only), stderr()
+    names, console = matching(only or ["*"], NETWORKS), stderr()
     _library()
     results: list[Imported] = []
     try:
@@ -165,13 +165,6 @@ def _library() -> Any:
     except (ImportError, AttributeError) as error:  # with a newer NumPy it lacks numpy.bool
         raise missing_extra("mxnet", "mxnet") from error
     return mxnet
-
-
-def _select(patterns: Sequence[str] | None) -> list[str]:
-    for pattern in patterns or ():
-        if not fnmatch.filter(NETWORKS, pattern):
-            raise ConfigError(f"no network matches '{pattern}'; there are {', '.join(NETWORKS)}")
-    return [name for name in NETWORKS if any(fnmatch.fnmatch(name, p) for p in patterns or ["*"])]
 
 
 def _network(mxnet: Any, name: str, batch: Array) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from tvm_quant.bench.measure import CALIBRATION_SAMPLES, Scale, Subject
 from tvm_quant.bench.places import Places
 from tvm_quant.bench.report import stderr
 from tvm_quant.bench.workloads import WORKLOADS, Workload
-from tvm_quant.errors import ConfigError, TvmQuantError
+from tvm_quant.errors import TvmQuantError
+from tvm_quant.lists import matching
 
 T = TypeVar("T")
 
@@ -50,14 +50,7 @@ def select(patterns: Sequence[str] | None) -> list[Workload]:
     """
     if not patterns:
         return [row for row in WORKLOADS.values() if not row.name.startswith("edge/")]
-    for pattern in patterns:
-        if not fnmatch.filter(WORKLOADS, pattern):
-            raise ConfigError(f"no network matches '{pattern}'; there are {', '.join(WORKLOADS)}")
-    return [
-        row
-        for row in WORKLOADS.values()
-        if any(fnmatch.fnmatchcase(row.name, pattern) for pattern in patterns)
-    ]
+    return [WORKLOADS[name] for name in matching(patterns, WORKLOADS)]
 
 
 def for_each(

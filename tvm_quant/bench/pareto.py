@@ -14,6 +14,7 @@ from tvm_quant.backend import Runner
 from tvm_quant.bench import options
 from tvm_quant.bench.measure import Result, Scale, Subject, constant_bytes, quiet
 from tvm_quant.bench.report import Sheet, number, save, stdout
+from tvm_quant.lists import count, listed
 from tvm_quant.search import WEIGHT_BITS, Budget, Found, choose, measure_sensitivity
 from tvm_quant.search import Subject as Searched
 
@@ -65,8 +66,8 @@ def pareto(
 ) -> None:
     """Search the bits of the weights for several budgets, and measure the accuracy of each."""
     scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=0)
-    budgets = [float(share) for share in shares.split(",")]
-    widths = [int(width) for width in bits.split(",")]
+    budgets = listed("--shares", shares, float, "shares joined by commas, as 0.6,0.5")
+    widths = listed("--bits", bits, count)
     done: list[Point] = []
 
     def measure(subject: Subject) -> list[Point]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import functools
 import importlib.util
 import tempfile
@@ -23,6 +22,7 @@ from tvm_quant.bench.report import results_sheet, save, stderr, stdout
 from tvm_quant.bench.systems import Load, load_runner, save_runner
 from tvm_quant.bench.tools import TOOLS, Tool
 from tvm_quant.bench.turns import latencies, whole_calls
+from tvm_quant.lists import listed, matching
 
 FLOAT = "float"
 
@@ -39,12 +39,8 @@ def peers(
 ) -> None:
     """Compare with ONNX Runtime and NNCF/OpenVINO, where they are installed."""
     scale = Scale(calibration=calibration, evaluation=evaluation, latency_rounds=rounds)
-    chosen = [
-        tool
-        for tool in TOOLS.values()
-        if any(fnmatch.fnmatchcase(tool.name, pattern) for pattern in tools.split(","))
-    ]
-    names = [name for name in configs.split(",") if name != "none"]
+    chosen = [TOOLS[name] for name in matching(listed("--tools", tools, str), TOOLS, "tool")]
+    names = listed("--configs", configs, str)
 
     def keep(done: Sequence[Result]) -> None:
         save([result.to_dict() for result in done], json, markdown, results_sheet(done))

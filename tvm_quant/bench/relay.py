@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json as jsonlib
 import os
 import subprocess
@@ -18,7 +17,8 @@ import typer
 from tvm_quant.bench import options, relay_script
 from tvm_quant.bench.light import LIGHT, light
 from tvm_quant.bench.report import Sheet, number, publish, stderr
-from tvm_quant.errors import ConfigError, UnsupportedError
+from tvm_quant.errors import UnsupportedError
+from tvm_quant.lists import matching
 
 SCRIPT = Path(relay_script.__file__)
 OracleOption = Annotated[
@@ -70,18 +70,6 @@ def in_turn(
         ours = [sys.executable, "-m", "tvm_relay"]
         new = _tried(name, modes, ours, "llvm", indices, network, own=True)
     return paired(old, new)
-
-
-def matching(patterns: Sequence[str], known: Sequence[str], what: str = "network") -> list[str]:
-    """The names that match one of the patterns, in their order.
-
-    Raises:
-        ConfigError: a pattern matches nothing.
-    """
-    for pattern in patterns:
-        if not fnmatch.filter(known, pattern):
-            raise ConfigError(f"no {what} matches '{pattern}'; there are {', '.join(known)}")
-    return [name for name in known if any(fnmatch.fnmatchcase(name, p) for p in patterns)]
 
 
 def _tried(

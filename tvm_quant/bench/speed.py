@@ -5,7 +5,6 @@ Medians and their ratios are told, and how much of the CPU's peak tvm_quant reac
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import importlib.util
 import pickle
@@ -35,7 +34,8 @@ from tvm_quant.bench.speed_report import (
 )
 from tvm_quant.bench.systems import MODULE, SYSTEMS, System
 from tvm_quant.bench.turns import latencies, use_threads, whole_calls
-from tvm_quant.errors import ConfigError, TvmQuantError
+from tvm_quant.errors import TvmQuantError
+from tvm_quant.lists import count, listed, matching
 
 CALIBRATION = 8  # samples: values do not change the time
 
@@ -59,7 +59,7 @@ def speed(
     ] = None,
 ) -> None:
     """Compare latencies with ONNX Runtime and OpenVINO, where they are installed."""
-    chosen, counts = _available(systems), _numbers(threads)
+    chosen, counts = _available(systems), listed("--threads", threads, count)
     results, console = list[Speed](), stderr()
     for name in cases.networks(only):
         try:
@@ -155,21 +155,10 @@ def _peak(threads: int) -> float | None:
         return None
 
 
-def _numbers(text: str) -> list[int]:
-    """Different numbers of threads, in their order."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise ConfigError(f"--threads takes numbers from 1 on, joined by commas, not '{text}'")
-    return list(dict.fromkeys(int(part) for part in parts))
-
-
 def _available(patterns: str) -> list[System]:
-    wanted = [part.strip() for part in patterns.split(",")]
-    chosen = [s for s in SYSTEMS.values() if any(fnmatch.fnmatchcase(s.name, w) for w in wanted)]
-    if not chosen:
-        raise ConfigError(f"no system matches '{patterns}'; there are {', '.join(SYSTEMS)}")
     found = []
-    for system in chosen:
+    for name in matching(listed("--systems", patterns, str), SYSTEMS, "system"):
+        system = SYSTEMS[name]
         missing = [name for name in system.packages if importlib.util.find_spec(name) is None]
         if missing:
             stderr().print(f"left out {system.name}: pip install {' '.join(missing)}")

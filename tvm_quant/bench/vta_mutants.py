@@ -9,7 +9,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from typing import Annotated, Any
 
 import numpy as np
@@ -32,7 +31,8 @@ from tvm_quant.backend.vta.codegen.policy import POLICIES
 from tvm_quant.backend.vta.codegen.verify import verify
 from tvm_quant.bench import options
 from tvm_quant.bench.report import Sheet, save, stderr, stdout
-from tvm_quant.errors import BackendError, ConfigError
+from tvm_quant.errors import BackendError
+from tvm_quant.lists import matching
 
 SMALL = VtaConfig(log_inp_buff_size=11, log_wgt_buff_size=14, log_acc_buff_size=12)
 Mutants = Annotated[int, typer.Option("--mutants", min=1, help="How many programs to break.")]
@@ -139,12 +139,8 @@ def fate_of(mutant: Mutant) -> str:
 
 
 def _select(patterns: Sequence[str] | None) -> list[Region]:
-    known = regions()
-    found = [one for one in known if any(fnmatch(one.name, p) for p in patterns or ["*"])]
-    if not found:
-        names = ", ".join(region.name for region in known)
-        raise ConfigError(f"no network matches {patterns}; there are {names}")
-    return found
+    known = {region.name: region for region in regions()}
+    return [known[name] for name in matching(patterns or ["*"], known)]
 
 
 # What is broken --------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from tvm_quant.bench.processes import fresh_processes
 from tvm_quant.bench.report import Sheet, number, publish
 from tvm_quant.ir import bindings
 from tvm_quant.ir.signature import main_function
+from tvm_quant.lists import count, listed
 from tvm_quant.op import is_calibrated, is_simulated, scale_of
 
 Scales = dict[str, tuple[bytes, bytes]]
@@ -62,7 +63,8 @@ def workers(
     """Calibrate on one and on several workers, in threads and in processes, and compare scales."""
     scale = Scale(calibration=calibration, latency_rounds=0)
     runs = [("none", 1)]
-    runs += [(name, int(n)) for name in ("threads", "processes") for n in counts.split(",")]
+    numbers = listed("--counts", counts, count)
+    runs += [(name, number) for name in ("threads", "processes") for number in numbers]
     results = options.for_each(only or ["resnet20"], scale, lambda s: compare(s, config, runs))
     records = [dataclasses.asdict(result) for result in results]
     publish(_sheet(results), records, json, markdown)
@@ -72,16 +74,16 @@ def compare(subject: Subject, name: str, runs: list[tuple[str, int]]) -> list[Ca
     """Calibrate on each of the executors; the first one is what the others are compared with."""
     config = dataclasses.replace(subject.config(name), simulate=True)
     results, first = [], None
-    for executor_name, count in runs:
+    for executor_name, size in runs:
         started = time.perf_counter()
-        with EXECUTORS[executor_name](count) as executor:
+        with EXECUTORS[executor_name](size) as executor:
             scales = scales_of(subject.quantize(config, executor=executor, reuse=False))
         first = first or scales
         results.append(
             Calibrated(
                 workload=subject.workload.name,
                 executor=executor_name,
-                workers=count,
+                workers=size,
                 seconds=time.perf_counter() - started,
                 quantizers=len(scales),
                 different=sum(scales.get(key) != value for key, value in first.items()),

@@ -14,8 +14,9 @@ from tvm_quant.atomic import atomic_write
 from tvm_quant.cli import options
 from tvm_quant.cli.guard import stderr, stdout
 from tvm_quant.cli.workers import Workers, executor
-from tvm_quant.errors import ArtifactError, ConfigError
+from tvm_quant.errors import ArtifactError
 from tvm_quant.ir import io_signature
+from tvm_quant.lists import count, listed
 from tvm_quant.report import METRICS
 from tvm_quant.search import WEIGHT_BITS, Budget, Found, search_bits
 
@@ -101,8 +102,8 @@ def search_model(
             dataset,
             chosen,
             budget=budget,
-            weight_bits=_numbers("choices", choices),
-            activation_bits=_numbers("activations", activations),
+            weight_bits=listed("--choices", choices, count),
+            activation_bits=listed("--activations", activations, count) if activations else [],
             allow_float=allow_float,
             samples=samples,
             score=metric,
@@ -113,13 +114,6 @@ def search_model(
         stream.write(found.config.dump().encode())
     _show(found, noise=metric is None)
     stdout().print(f"wrote {output}")
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isdigit() for part in parts):
-        raise ConfigError(f"--{option} is '{text}'; expected numbers joined by commas, as 2,4,8")
-    return [int(part) for part in parts]
 
 
 def _show(found: Found, *, noise: bool) -> None:

@@ -51,10 +51,9 @@ def test_a_stack_that_fails_leaves_its_failure_in_every_mode(monkeypatch):
     assert [row["new"]["ms"] for row in rows] == [1.0, 1.0]
 
 
-def test_names_that_match_nothing_are_refused():
-    assert relay.matching(["d*", "a"], ["a", "b", "dense"]) == ["a", "dense"]
-    with pytest.raises(ConfigError, match="no network matches 'x'; there are a, b"):
-        relay.matching(["x"], ["a", "b"])
+def test_modes_that_match_nothing_are_refused():
+    with pytest.raises(ConfigError, match="no mode matches 'x'; there are "):
+        relay.relay(mode="x")
 
 
 def test_a_failure_stands_where_the_error_would():

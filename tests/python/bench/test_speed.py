@@ -159,8 +159,8 @@ def test_an_interrupted_run_keeps_what_it_has_measured(monkeypatch, tmp_path):
     ("choose", "message"),
     [
         (lambda: speed._available("nothing*"), "no system matches 'nothing*'; there are tvm_quant"),
-        (lambda: speed._numbers("1,0"), "--threads takes numbers from 1 on, joined by commas, not"),
-        (lambda: cases.networks(["nothing*"]), "no network matches ['nothing*']; there are zoo/"),
+        (lambda: speed.speed(threads="1,0"), "--threads is '1,0'; expected numbers"),
+        (lambda: cases.networks(["nothing*"]), "no network matches 'nothing*'; there are zoo/"),
     ],
 )
 def test_unknown_names_are_answered_with_the_known_ones(choose, message):
