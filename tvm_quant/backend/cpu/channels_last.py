@@ -23,7 +23,7 @@ from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_quant.backend.cpu.attrs import with_attrs
-from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
+from tvm_quant.ir import constant, constant_value, op_name, rewrite_functions, tensor_shape
 
 FIRST_LAYOUTS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
 
@@ -40,13 +40,8 @@ class ChannelsLast:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Rewrite every Relax function."""
-        rewriter = _ChannelsLast(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.twins.clear()
-                rewriter.fields.clear()
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+        rewritten = rewrite_functions(mod, _ChannelsLast(mod))
+        return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @mutator

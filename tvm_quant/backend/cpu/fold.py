@@ -15,7 +15,7 @@ import tvm
 from tvm import IRModule, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
+from tvm_quant.ir import constant, constant_value, op_name, rewrite_functions, tensor_shape
 from tvm_quant.op import is_calibrated, simulated_quantize_numpy, spec_of
 
 Array = npt.NDArray[Any]
@@ -27,12 +27,7 @@ class FoldCheapConstants:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Rewrite every Relax function."""
-        folder = _Folder(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                folder.values.clear()
-                folder.builder_.update_func(gvar, folder.visit_expr(func))
-        return relax.transform.DeadCodeElimination()(folder.builder_.get())
+        return relax.transform.DeadCodeElimination()(rewrite_functions(mod, _Folder(mod)))
 
 
 @mutator

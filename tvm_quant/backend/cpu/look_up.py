@@ -10,7 +10,7 @@ import tvm
 from tvm import IRModule, relax, te, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_quant.ir import constant_value, op_name
+from tvm_quant.ir import constant_value, op_name, rewrite_functions
 
 LOOK_UP = "tvm_quant.look_up"  # attribute of their functions
 PATTERN, ELEMENTWISE = "op_pattern", 0  # as relax.transform.FuseOps reads it
@@ -22,11 +22,7 @@ class LowerLookUps:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Rewrite every Relax function."""
-        lowering = _Lowering(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                lowering.builder_.update_func(gvar, lowering.visit_expr(func))
-        return lowering.builder_.get()
+        return rewrite_functions(mod, _Lowering(mod))
 
 
 @tvm.transform.module_pass(opt_level=0, name="AnnotateLookUps")

@@ -35,7 +35,7 @@ from tvm_quant.backend.cpu.isa import LARGEST_PAIR, Dot, Isa
 from tvm_quant.backend.cpu.pack import largest_pair, pack_dense, pack_taps
 from tvm_quant.backend.cpu.tile import STAGING_COST, choose_tile, window_rows
 from tvm_quant.backend.cpu.winograd import plan, transform_filter, winograd
-from tvm_quant.ir import constant, constant_value, op_name, tensor_shape
+from tvm_quant.ir import constant, constant_value, op_name, rewrite_functions, tensor_shape
 
 OUT_EWISE_FUSABLE = 4  # relax.transform.FuseOps: element-wise consumers join the kernel
 CONVOLUTIONS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
@@ -51,11 +51,8 @@ class LowerContractions:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         """Rewrite every Relax function."""
-        lowering = _Lowering(mod, self.isa)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                lowering.builder_.update_func(gvar, lowering.visit_expr(func))
-        return relax.transform.DeadCodeElimination()(lowering.builder_.get())
+        lowered = rewrite_functions(mod, _Lowering(mod, self.isa))
+        return relax.transform.DeadCodeElimination()(lowered)
 
 
 @mutator

@@ -19,7 +19,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target.codegen import llvm_lookup_intrinsic_id
 
 from tvm_quant.backend.cpu.isa import Isa
-from tvm_quant.ir import constant_value
+from tvm_quant.ir import constant_value, rewrite_functions
 from tvm_quant.op import RequantizeMode, is_requantize
 from tvm_quant.op.simulated_quantize import load_broadcast
 
@@ -38,11 +38,7 @@ class RoundInRegisters:
         """Rewrite every Relax function."""
         if not self.isa.converts_rounded:
             return mod
-        lowering = _Lowering(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                lowering.builder_.update_func(gvar, lowering.visit_expr(func))
-        return lowering.builder_.get()
+        return rewrite_functions(mod, _Lowering(mod))
 
 
 @mutator
