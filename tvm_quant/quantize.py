@@ -14,6 +14,7 @@ from tvm import IRModule
 
 from tvm_quant.config import QuantizeConfig, WeightRounding
 from tvm_quant.dataset import CheckedDataset, as_dataset
+from tvm_quant.dataset.check import is_batched
 from tvm_quant.estimator import activation_estimator, weight_estimator
 from tvm_quant.hardware import hardware_row
 from tvm_quant.ir import TensorInfo, io_signature
@@ -35,7 +36,7 @@ from tvm_quant.transform import (
     UntieScales,
 )
 from tvm_quant.transform.calibrate_activations import needs_counts
-from tvm_quant.transform.calibration_samples import SAMPLES
+from tvm_quant.transform.calibration_samples import SAMPLES, Batches, Chosen
 from tvm_quant.transform.weight_rounding import LayerInputs, Moments
 
 Params = Mapping[str, npt.NDArray[Any]]
@@ -86,8 +87,8 @@ def quantize(
             four. The result has the same bits.
         progress: show progress bars.
         statistics: of an earlier run on the same network: calibrates without running all of the
-            data again. An empty one is filled. Weights are rounded to nearest where there are
-            statistics but no data set.
+            data again, to the same bits. An empty one is filled. Weights are rounded to nearest
+            where there are statistics but no data set.
         accuracy: what has to be left of a metric, such as `AccuracyTarget(metric="top1",
             max_drop=0.1, data=...)`: layers go back to float until it is.
             `tvm_quant.control_accuracy` does the same and reports what each of them bought.
@@ -160,8 +161,8 @@ def pipeline(
     profiling = []
     if dataset is not None and not len(statistics):
         profiling = [_profile(config, dataset, statistics, read, executor, progress, counts=counts)]
-    elif dataset is not None and moments is not None and not moments:
-        few = dataset.fitted(dataset.signature, min(SAMPLES, dataset.samples))
+    elif dataset is not None and wanted and not inputs.moments:
+        few = Chosen(dataset, SAMPLES, is_batched(dataset.signature))
         profiling = [_profile(config, few, Statistics(), read, executor, progress, counts=False)]
     return [
         Prepare(params),
@@ -207,7 +208,7 @@ class AlreadyQuantizedWarning(UserWarning):
 
 def _profile(
     config: QuantizeConfig,
-    dataset: CheckedDataset,
+    dataset: Batches,
     statistics: Statistics,
     inputs: LayerInputs | None,
     executor: Executor | None,

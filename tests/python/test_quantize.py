@@ -1,6 +1,7 @@
 import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tvm_quant.op import Role, role_of, scale_of, spec_of
 from tvm_quant.report import layer_variables, sqnr_db
 from tvm_quant.transform import Annotate, Prepare, Profile, Realize
 from tvm_quant.transform.annotate import NothingQuantizedWarning
+from tvm_quant.transform.calibration_samples import SAMPLES
 
 R, NN = relax.op, relax.op.nn
 DATA = normal(16, 3, 8, 8, seed=7)
@@ -112,12 +114,31 @@ def test_every_run_gives_the_same_bits(statistics):
     assert again.samples == statistics.samples == len(DATA)
 
 
-def test_statistics_stand_in_for_a_run(statistics, monkeypatch):
-    def refuse(*_args):
-        raise AssertionError("profiled again")
+@pytest.mark.parametrize("fields", [{}, {"bias_correction": "none"}, {"nbit_weight": 4}])
+def test_statistics_of_another_configuration_give_the_same_bits(fields):
+    config, found = QuantizeConfig(**fields), Statistics()
+    cheap = replace(config, activation_estimator="minmax", bias_correction="none", simulate=True)
+    data = normal(3 * SAMPLES, 3, 8, 8, seed=7)
+    quantize(NETWORK, WEIGHTS, data, replace(cheap, weight_rounding="nearest"), statistics=found)
+    reused = quantize(NETWORK, WEIGHTS, data, config, statistics=found)
+    assert found.samples == len(data)
+    tvm.ir.assert_structural_equal(reused, quantize(NETWORK, WEIGHTS, data, config))
 
-    monkeypatch.setattr(Profile, "__init__", refuse)
-    quantize(NETWORK, WEIGHTS, DATA, statistics=statistics)
+
+def test_with_statistics_a_part_of_the_data_is_run_again_where_weights_need_it(monkeypatch):
+    sizes = []
+    run = Profile.__init__
+    monkeypatch.setattr(
+        Profile,
+        "__init__",
+        lambda self, data, *args, **kw: sizes.append(data) or run(self, data, *args, **kw),
+    )
+    data, found = np.tile(DATA, (20, 1, 1, 1)), Statistics()
+    for rounding in ("nearest", "nearest", "error_feedback"):
+        quantize(NETWORK, WEIGHTS, data, QuantizeConfig(weight_rounding=rounding), statistics=found)
+    whole, part = sizes
+    assert sum(len(batch["x"]) for batch in whole) == len(data)
+    assert sum(len(batch["x"]) for batch in part) == SAMPLES < len(data)
 
 
 def test_weights_are_rounded_by_what_they_meet_in_the_data(statistics):

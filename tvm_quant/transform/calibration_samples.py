@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,17 +47,26 @@ class Choice:
         return chosen
 
 
-def chosen_batches(dataset: Batches, samples: int, *, batched: bool) -> list[Batch]:
-    """Batches of `samples` samples; see `Choice`."""
-    choice = Choice(dataset, samples)
-    batches: list[Batch] = []
-    for batch in dataset:
-        size = len(next(iter(batch.values()))) if batched else 1
-        if choice.takes(size):
-            batches.append((batch, size))
-        if choice.complete:
-            break
-    return batches
+@dataclass(frozen=True)
+class Chosen:
+    """Batches of `samples` samples of a data set, read when they are asked for; see `Choice`."""
+
+    dataset: Batches
+    samples: int
+    batched: bool
+
+    def __iter__(self) -> Iterator[Mapping[str, Array]]:
+        return (batch for batch, _size in self.sized())
+
+    def sized(self) -> Iterator[Batch]:
+        """Each batch with the number of its samples."""
+        choice = Choice(self.dataset, self.samples)
+        for batch in self.dataset:
+            size = len(next(iter(batch.values()))) if self.batched else 1
+            if choice.takes(size):
+                yield batch, size
+            if choice.complete:
+                break
 
 
 def energy_floor(energy: Array) -> float:

@@ -23,7 +23,7 @@ from tvm_quant.statistics import outlier_magnitudes
 from tvm_quant.transform.calibration_samples import (
     Batch,
     Batches,
-    chosen_batches,
+    Chosen,
     energy_floor,
     inverse_energy,
 )
@@ -53,7 +53,7 @@ def measure_shifts(
     Args:
         mod: annotated and calibrated.
         dataset: batches by input name; read once.
-        samples: how many samples to measure on, at most; see `chosen_batches`.
+        samples: how many samples to measure on, at most; see `Chosen`.
         progress: show a bar.
 
     Returns:
@@ -65,7 +65,7 @@ def measure_shifts(
     layers = weighted_layers(main_function(mod))
     if not layers:
         return {}
-    batches = chosen_batches(dataset, samples, batched=is_batched(io_signature(mod)))
+    batches = list(Chosen(dataset, samples, is_batched(io_signature(mod))).sized())
     walk = LayerWalk(mod, layers)
     batches = _that_fit(batches, walk)
     wanted = _watch(strip_quantizers(mod), layers, batches)

@@ -35,7 +35,7 @@ from tvm_quant.ir import io_signature
 from tvm_quant.ir.signature import main_function
 from tvm_quant.op import spec_of
 from tvm_quant.transform.calibrate_weights import chooses_steps, power_of_two_scales
-from tvm_quant.transform.calibration_samples import SAMPLES, Batches, chosen_batches
+from tvm_quant.transform.calibration_samples import SAMPLES, Batches, Chosen
 from tvm_quant.transform.correct_bias import add_to_biases
 from tvm_quant.transform.profiling import ordered_map
 from tvm_quant.transform.quantizers import set_constants, set_scales, strip_quantizers
@@ -103,13 +103,13 @@ class RoundWeights:
         known = set(layers) <= set(self.inputs.moments)
         if known or self.dataset is None or not layers:
             return self.inputs
-        batches = chosen_batches(self.dataset, SAMPLES, batched=is_batched(io_signature(mod)))
+        batches = Chosen(self.dataset, SAMPLES, is_batched(io_signature(mod)))
         # Threads work on samples side by side; those of BLAS would wait for them.
         with threadpool_limits(1, user_api="blas"):
             moments = gather_moments(
                 strip_quantizers(mod),
                 {name: layer.reading for name, layer in layers.items()},
-                [batch for batch, _size in batches],
+                list(batches),
                 executor=self.executor,
                 progress=self.progress,
             )
