@@ -10,7 +10,7 @@ PACKAGE = Path(tvm_quant.__file__).parent
 # From the bottom up. Parts on one line do not know each other.
 ORDER = (
     ("errors",),
-    ("_ffi", "_pins", "atomic", "ir"),
+    ("_ffi", "_pins", "atomic", "ir", "lists"),
     ("op",),
     ("config",),
     ("hardware", "statistics", "dataset", "frontend"),

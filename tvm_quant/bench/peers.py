@@ -56,8 +56,11 @@ def compare(subject: Subject, configs: Sequence[str], tools: Sequence[Tool]) -> 
     """
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
-        built = [_quantized(subject, name, folder) for name in configs]
-        built += _through(subject, tools, folder)
+        built = [
+            _quantized(subject, name, folder / f"{index}.pickle")
+            for index, name in enumerate(configs)
+        ]
+        built += _of_tools(subject, tools, folder)
         return _timed(subject, built, folder)
 
 
@@ -70,23 +73,22 @@ class _Built:
     load: Load
 
 
-def _quantized(subject: Subject, config: str, folder: Path) -> _Built:
+def _quantized(subject: Subject, config: str, file: Path) -> _Built:
     runner, result = subject.build(config)
-    file = save_runner(runner, folder / f"{config}.pickle")
-    return _Built(result=result, file=file, load=load_runner)
+    return _Built(result=result, file=save_runner(runner, file), load=load_runner)
 
 
-def _through(subject: Subject, tools: Sequence[Tool], folder: Path) -> Iterator[_Built]:
+def _of_tools(subject: Subject, tools: Sequence[Tool], folder: Path) -> Iterator[_Built]:
     for tool in tools:
         place = folder / tool.name
         place.mkdir()
         try:
-            yield through(tool, subject, place)
+            yield _of_tool(tool, subject, place)
         except UnavailableError as error:
             stderr().print(f"[yellow]skipped[/] {subject.workload.name}: {error}")
 
 
-def through(tool: Tool, subject: Subject, folder: Path) -> _Built:
+def _of_tool(tool: Tool, subject: Subject, folder: Path) -> _Built:
     """Quantize with another tool, in a folder, and compare with float.
 
     Raises:

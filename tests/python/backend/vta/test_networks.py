@@ -31,11 +31,13 @@ def parts_of(mod):
     return [piece for piece in partition(mod["main"]) if isinstance(piece, Part)]
 
 
-def assert_equal_on_both(mod, inputs):
-    expected = Runner(mod).run(inputs)
+def assert_equal_on_both(mod, *batches):
+    cpu = Runner(mod)
+    expected = [cpu.run(inputs) for inputs in batches]
     for other in (Runner(partitioned(mod)), Runner(mod, "vta")):
-        for found, wanted in zip(other.run(inputs), expected, strict=True):
-            np.testing.assert_array_equal(found, wanted)
+        for inputs, outputs in zip(batches, expected, strict=True):
+            for found, wanted in zip(other.run(inputs), outputs, strict=True):
+                np.testing.assert_array_equal(found, wanted)
 
 
 def test_resnet18_is_one_region_up_to_its_classifier():
@@ -54,5 +56,4 @@ def test_networks_with_trained_weights_are_one_region(name, shared):
     subject = Subject(WORKLOADS[name], Places.default(), Scale(calibration=16, evaluation=4))
     mod = subject.quantize(CONFIG)
     assert len(parts_of(mod)) == 1
-    for batch in subject.evaluation.batches(subject.batch):
-        assert_equal_on_both(mod, batch)
+    assert_equal_on_both(mod, *subject.evaluation.batches(subject.batch))
